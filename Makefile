@@ -1,0 +1,64 @@
+# What can be done with a checkout. Needs Python 3.11 or newer, make, and a package index that pip can reach.
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.14 python3.13 python3.12,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
+ARGUMENTS ?=
+UPGRADE ?=
+
+bin := .venv/bin
+pip_install := $(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps
+compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command 'make lock' $(UPGRADE) pyproject.toml
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check format bench lock clean
+
+help: ## print what can be done
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @ 2>/dev/null \
+		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1: \2/p' Makefile
+
+demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
+	$(bin)/windlass demo
+
+test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
+	$(bin)/python -m tests.servers -- $(bin)/python -m pytest -n 2 $(ARGUMENTS)
+
+check: .venv/development ## format, lint, types, layers, length of files, tests
+	$(bin)/ruff format --check .
+	$(bin)/ruff check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+	@find src -type f \( -name '*.py' -o -name '*.sql' \) -exec wc -l {} \; \
+		| awk '$$1 > 400 { print $$2 ": " $$1 " lines, more than 400"; long = 1 } END { exit long }'
+	@$(MAKE) --no-print-directory test
+
+format: .venv/development ## put the code in its form, and mend what can be mended
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+bench: .venv/development ## measure; prints a table and JSON
+	$(bin)/python -m tests.servers -- $(bin)/python -m benchmarks $(ARGUMENTS)
+
+lock: .venv/development ## pin what pyproject.toml names; UPGRADE=--upgrade takes the newest of all
+	$(compile) --all-extras --group dev --output-file requirements.lock
+	$(compile) --group build --constraint requirements.lock --output-file requirements-runtime.lock
+
+clean: ## remove the environment and all caches
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+# The demo asks for little, so that a newcomer does not wait for two database servers.
+.venv/runtime: requirements-runtime.lock pyproject.toml
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo 'Windlass needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python' >&2; exit 1; }
+	@echo 'Preparing .venv …'
+	@test -x $(bin)/python || $(PYTHON) -m venv .venv
+	@$(pip_install) --require-hashes --requirement requirements-runtime.lock
+	@$(pip_install) --no-build-isolation --editable .
+	@touch $@
+
+.venv/development: .venv/runtime requirements.lock
+	@echo 'Preparing .venv for development …'
+	@$(pip_install) --require-hashes --requirement requirements.lock
+	@touch $@

@@ -1,0 +1,304 @@
+"""Reading jobs and acting on them: the part of the public face that needs no task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from .call import check_id, check_name
+from .errors import Conflict, InvalidInput, JobNotFound
+from .job import Job
+from .lifecycle import LIVE, STATES, Event, State, why_not
+from .operation import Operation
+from .stores.store import Change, Counts, Filter, Store
+from .stores.wakeup import Hint
+from .twins import twins
+
+T = TypeVar("T")
+
+PAGE_LIMIT = 1000
+CHUNK = 500  # jobs that are acted on in one transaction
+
+
+class Page(Sequence[Job]):
+    """Jobs, newest first; `next_cursor` asks for those that follow, and is None at the end."""
+
+    def __init__(self, jobs: list[Job], next_cursor: str | None) -> None:
+        self.jobs, self.next_cursor = jobs, next_cursor
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.jobs)
+
+    def __repr__(self) -> str:
+        return f"<Page of {len(self.jobs)} jobs{', more follow' if self.next_cursor else ''}>"
+
+
+def make_filter(
+    state: str | None, type: str | None, queue: str | None, tenant: str | None, chain: UUID | str | None
+) -> Filter:
+    if state is not None and state not in STATES:
+        raise InvalidInput(f"state {state!r}: one of {', '.join(STATES)}")
+    for what, name in (("type", type), ("queue", queue), ("tenant", tenant or None)):
+        if name is not None:
+            check_name(what, name)
+    return Filter(
+        state=state,  # type: ignore[arg-type]
+        type=type,
+        queue=queue,
+        tenant=tenant,
+        chain=None if chain is None else check_id(chain),
+    )
+
+
+class Acting:
+    """Part of `Windlass`."""
+
+    store: Store
+
+    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
+        raise NotImplementedError
+
+    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
+        raise NotImplementedError
+
+    def bind(self, job: Job) -> Job:
+        raise NotImplementedError
+
+    # Reading
+
+    def _get(self, id: UUID | str) -> Operation[Job | None]:
+        """The job, or None."""
+        found = yield from self.store.get([check_id(id)])
+        return self.bind(found[0]) if found else None
+
+    get, aget = twins(_get)
+
+    def _require(self, id: UUID | str) -> Operation[Job]:
+        """The job; `JobNotFound` where there is none."""
+        job = yield from self._get(id)
+        if job is None:
+            raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
+        return job
+
+    require, arequire = twins(_require)
+
+    def _list(
+        self,
+        state: State | str | None = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        chain: UUID | str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Operation[Page]:
+        """A page of jobs, newest first."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
+            raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
+        before = None if cursor is None else _read_cursor(cursor)
+        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain), limit + 1, before)
+        jobs = [self.bind(job) for job in found[:limit]]
+        return Page(jobs, jobs[-1].id.hex if len(found) > limit else None)
+
+    list, alist = twins(_list)
+
+    def _counts(self) -> Operation[Counts]:
+        """How many jobs there are, by state; `.tallies` by queue and type. Cheap at any size."""
+        return (yield from self.store.counts())
+
+    counts, acounts = twins(_counts)
+
+    # Acting on one
+
+    def _act(self, event: Event, id: UUID | str) -> Operation[Change]:
+        operation = _OPERATIONS[event](self.store)
+        (change,) = yield from operation([check_id(id)])
+        if change.state is None:
+            raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
+        if not change.done and not (event == "cancel" and change.state == "cancelled"):
+            taken = event == "bring back" and change.state in ("failed", "cancelled")
+            reason = "another job holds its unique key by now" if taken else why_not(event, change.state)
+            raise Conflict(f"job {id}: {reason}")
+        yield from self._tell(event, [change])
+        return change
+
+    def _tell(self, event: Event, changes: Sequence[Change]) -> Operation[None]:
+        """Hints for what became due, and for workers that should stop."""
+        if event in ("bring back", "run now"):
+            hints = {Hint("ready", change.queue) for change in changes if change.done and change.queue}
+        elif event == "cancel":
+            hints = {Hint("told", str(change.id)) for change in changes if change.done and change.state == "running"}
+        else:
+            return
+        yield from self.store.hint(sorted(hints, key=Hint.encode))
+
+    def _cancel(self, id: UUID | str) -> Operation[Job]:
+        """Not to run, or not any more. For a running job it is a request, which its worker carries out."""
+        yield from self._act("cancel", id)
+        return (yield from self._require(id))
+
+    cancel, acancel = twins(_cancel)
+
+    def _retry(self, id: UUID | str) -> Operation[Job]:
+        """Bring a failed or cancelled job back, due now, with all its attempts."""
+        yield from self._act("bring back", id)
+        return (yield from self._require(id))
+
+    retry, aretry = twins(_retry)
+
+    def _run_now(self, id: UUID | str) -> Operation[Job]:
+        """Do not wait for its time."""
+        yield from self._act("run now", id)
+        return (yield from self._require(id))
+
+    run_now, arun_now = twins(_run_now)
+
+    def _delete(self, id: UUID | str) -> Operation[None]:
+        """Remove it and the unique keys that it holds. Not while it runs."""
+        yield from self._act("delete", id)
+
+    delete, adelete = twins(_delete)
+
+    # Acting on many: chunk by chunk, each a transaction of its own
+
+    def _chunk(self, event: Event, filter: Filter, before: UUID | None) -> Operation[tuple[int, UUID | None]]:
+        jobs = yield from self.store.list(filter, CHUNK, before)
+        changes = yield from _OPERATIONS[event](self.store)(sorted(job.id for job in jobs))
+        yield from self._tell(event, changes)
+        return sum(change.done for change in changes), jobs[-1].id if len(jobs) == CHUNK else None
+
+    def _all(self, event: Event, filters: Sequence[Filter]) -> int:
+        done = 0
+        for filter in filters:
+            before: UUID | None = None
+            while True:
+                count, before = self.run_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
+                done += count
+                if before is None:
+                    break
+        return done
+
+    async def _aall(self, event: Event, filters: Sequence[Filter]) -> int:
+        done = 0
+        for filter in filters:
+            before: UUID | None = None
+            while True:
+                count, before = await self.arun_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
+                done += count
+                if before is None:
+                    break
+        return done
+
+    def cancel_many(self, **filter: Any) -> int:
+        """Cancel all that match (state, type, queue, tenant, chain): how many."""
+        return self._all("cancel", _filters(filter, sorted(LIVE)))
+
+    async def acancel_many(self, **filter: Any) -> int:
+        return await self._aall("cancel", _filters(filter, sorted(LIVE)))
+
+    def retry_many(self, **filter: Any) -> int:
+        """Bring back all that match; the failed ones if no state is given."""
+        return self._all("bring back", _filters(filter, ["failed"]))
+
+    async def aretry_many(self, **filter: Any) -> int:
+        return await self._aall("bring back", _filters(filter, ["failed"]))
+
+    def run_now_many(self, **filter: Any) -> int:
+        return self._all("run now", _filters(filter, ["pending"]))
+
+    async def arun_now_many(self, **filter: Any) -> int:
+        return await self._aall("run now", _filters(filter, ["pending"]))
+
+    def delete_many(self, **filter: Any) -> int:
+        """Delete all that match and are not running."""
+        return self._all("delete", _filters(filter, [None]))
+
+    async def adelete_many(self, **filter: Any) -> int:
+        return await self._aall("delete", _filters(filter, [None]))
+
+    # Queues and upkeep
+
+    def _pause(self, queue: str) -> Operation[None]:
+        """Let nothing of this queue be claimed until it is resumed. What runs goes on."""
+        yield from self.store.pause(check_name("queue", queue))
+
+    pause, apause = twins(_pause)
+
+    def _resume(self, queue: str) -> Operation[None]:
+        yield from self.store.resume(check_name("queue", queue))
+        yield from self.store.hint([Hint("ready", queue)])
+
+    resume, aresume = twins(_resume)
+
+    def _paused(self) -> Operation[list[str]]:
+        """The names of the paused queues."""
+        return (yield from self.store.paused())
+
+    paused, apaused = twins(_paused)
+
+    def _rescue_some(self, stale_before: datetime | None) -> Operation[int]:
+        settlements = yield from self.store.rescue(CHUNK, stale_before=stale_before)
+        return len(settlements)
+
+    def rescue(self, stale_before: datetime | None = None) -> int:
+        """Give back what dead workers hold: whose lease is over or, with `stale_before`, who was last heard of
+        before that. Workers do this by themselves."""
+        return _repeat(lambda: self.run_operation(lambda: self._rescue_some(stale_before)))
+
+    async def arescue(self, stale_before: datetime | None = None) -> int:
+        total = 0
+        while count := await self.arun_operation(lambda: self._rescue_some(stale_before)):
+            total += count
+        return total
+
+    def prune(self) -> int:
+        """Remove finished jobs whose time to be kept is over: how many. Workers do this by themselves."""
+        return _repeat(lambda: self.run_operation(lambda: self.store.prune(CHUNK * 10)))
+
+    async def aprune(self) -> int:
+        total = 0
+        while count := await self.arun_operation(lambda: self.store.prune(CHUNK * 10)):
+            total += count
+        return total
+
+    def _vacuum(self) -> Operation[None]:
+        """Reclaim space now."""
+        yield from self.store.vacuum()
+
+    vacuum, avacuum = twins(_vacuum)
+
+
+_OPERATIONS: dict[Event, Callable[[Store], Callable[[Sequence[UUID]], Operation[list[Change]]]]] = {
+    "cancel": lambda store: store.cancel,
+    "bring back": lambda store: store.retry,
+    "run now": lambda store: store.run_now,
+    "delete": lambda store: store.delete,
+}
+
+
+def _repeat(step: Callable[[], int]) -> int:
+    return sum(iter(step, 0))
+
+
+def _filters(given: dict[str, Any], states: Sequence[str | None]) -> list[Filter]:
+    names = ("state", "type", "queue", "tenant", "chain")
+    unknown = given.keys() - set(names)
+    if unknown:
+        raise InvalidInput(f"unknown filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    chosen = [given["state"]] if given.get("state") is not None else states
+    return [make_filter(state, *(given.get(name) for name in names[1:])) for state in chosen]
+
+
+def _read_cursor(cursor: str) -> UUID:
+    try:
+        return UUID(cursor)
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidInput(f"cursor {cursor!r} is not one that a page has given") from None

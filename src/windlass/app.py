@@ -1,0 +1,330 @@
+"""`Windlass`: the public face. It knows the tasks, hands operations to the store, and sends hints after commits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from uuid import UUID, uuid4
+
+import msgspec
+from uuid_utils.compat import uuid7
+
+from . import codec
+from .acting import Acting
+from .attempt import Attempt
+from .backoff import Backoff, as_backoff
+from .call import NO_OPTIONS, Call, check_name, check_priority
+from .duration import Duration, to_seconds
+from .errors import InvalidInput, JobCancelled, JobFailed
+from .job import Job, NewJob
+from .operation import Interrupted, Operation
+from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .stores.opening import open_store
+from .stores.store import ClaimRequest, Enqueued
+from .stores.wakeup import Hint
+from .task import Task
+from .twins import twins
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+FIRST_LOOK, LONGEST_LOOK = 0.01, 0.5  # seconds between looks at a job that is waited for
+
+
+class Windlass(Acting):
+    """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        schema: str = "public",
+        prefix: str = "windlass_",
+        auto_migrate: bool = True,
+        max_payload: int = codec.MAX_PAYLOAD_BYTES,
+        make_id: Callable[[], UUID] = uuid7,
+        notify: bool = True,
+        pool_size: int = 10,
+    ) -> None:
+        self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
+        self.store = open_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
+        self.worker_name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+        self._ready = False
+        self._migrating = threading.Lock()
+
+    # Tasks
+
+    @overload
+    def task(self, name: Callable[Concatenate[Attempt, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self, name: str | None = None, *, queue: str = ..., priority: int = ..., max_attempts: int | None = ...,
+        backoff: Backoff | Duration | Unset = ..., timeout: Duration | None = ..., lease: Duration = ...,
+        keep: Duration | None = ...,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...  # fmt: skip
+    def task(
+        self,
+        name: Any = None,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        max_attempts: int | None = 20,
+        backoff: Backoff | Duration | Unset = UNSET,
+        timeout: Duration | None = None,
+        lease: Duration = 60,
+        keep: Duration | None = "7d",
+    ) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`."""
+        if callable(name):
+            return self.task()(name)
+        default = Policy()
+        policy = Policy(
+            max_attempts=attempts_option(max_attempts, default.max_attempts),
+            lease_seconds=seconds_option("lease", lease, None) or default.lease_seconds,
+            keep_seconds=keep_option(keep, default.keep_seconds),
+            backoff=default.backoff if isinstance(backoff, Unset) else as_backoff(backoff),
+            timeout_seconds=seconds_option("timeout", timeout, None),
+        )
+        check_name("queue", queue)
+        check_priority(priority)
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            title = check_name("task", name or getattr(function, "__name__", ""))
+            if title in self.tasks:
+                raise InvalidInput(f"there is a task {title!r} already: give this one another name, @app.task('…')")
+            task = Task(self, function, title, queue=queue, priority=priority, policy=policy)
+            self.tasks[title] = task
+            return task
+
+        return register
+
+    # Driving operations
+
+    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
+        self._prepare()
+        return self.store.connections.run(make)
+
+    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
+        await self._aprepare()
+        return await self.store.connections.arun(make)
+
+    def _prepare(self) -> None:
+        """The schema, before the first use."""
+        if self._ready or not self.auto_migrate:
+            return
+        with self._migrating:
+            if not self._ready:
+                if not self.store.connections.run(self.store.check_schema):
+                    self.store.connections.run(self.store.migrate)
+                self._ready = True
+
+    async def _aprepare(self) -> None:
+        if not self._ready and self.auto_migrate:
+            if not await self.store.connections.arun(self.store.check_schema):
+                await self.store.connections.arun(self.store.migrate)
+            self._ready = True
+
+    def migrate(self) -> list[str]:
+        """Create the schema or bring it up to date: the names of what was applied."""
+        names = self.store.connections.run(self.store.migrate)
+        self._ready = True
+        return names
+
+    async def amigrate(self) -> list[str]:
+        names = await self.store.connections.arun(self.store.migrate)
+        self._ready = True
+        return names
+
+    def close(self) -> None:
+        """Let go of connections and threads. The app can be used again: it opens new ones."""
+        self.store.wakeup.close()
+        self.store.connections.close()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.store.wakeup.close)
+        await self.store.connections.aclose()
+
+    # Enqueueing
+
+    def _new_jobs(self, calls: Sequence[Call]) -> list[NewJob]:
+        for call in calls:
+            if not isinstance(call, Call):
+                raise InvalidInput(f"enqueue_many takes calls, as task.call(…) makes them, not {type(call).__name__}")
+        return [call.new_job(self.make_id) for call in calls]
+
+    def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
+        """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
+        done = yield from self.store.enqueue(jobs)
+        if self.notify:
+            yield from self.store.hint(_ready_hints(done))
+        return done
+
+    def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
+        if hint and self.notify:
+            self.store.wakeup.send(_ready_hints(done))
+        return [self.bind(one.job, created=one.created) for one in done]
+
+    def enqueue_many(self, calls: Sequence[Call], connection: Any = None) -> list[Job]:
+        """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
+        jobs = self._new_jobs(calls)
+        if not jobs:
+            return []
+        if connection is not None:
+            self._prepare()
+            return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
+        try:
+            done = self.run_operation(lambda: self.store.enqueue(jobs))
+        except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
+            done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
+        return self._added(done, hint=True)
+
+    async def aenqueue_many(self, calls: Sequence[Call], connection: Any = None) -> list[Job]:
+        jobs = self._new_jobs(calls)
+        if not jobs:
+            return []
+        if connection is not None:
+            await self._aprepare()
+            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
+            return self._added(done, hint=False)
+        try:
+            done = await self.arun_operation(lambda: self.store.enqueue(jobs))
+        except Interrupted:
+            done = await self.arun_operation(lambda: self.store.enqueue(jobs, resent=True))
+        return self._added(done, hint=True)
+
+    def call(self, type: str, input: Mapping[str, Any] | None = None, **options: Any) -> Call:
+        """A call by name: of a task of this app, or of one that only its worker knows."""
+        chosen = NO_OPTIONS.updated(options)
+        task = self.tasks.get(type)
+        if task is not None:
+            return task.call_object(input or {}, chosen)
+        if not isinstance(input or {}, Mapping):
+            raise InvalidInput(f"{type}: the input is an object of arguments by name")
+        encoded = codec.encode(dict(input or {}), self.max_payload)
+        policy = Policy() if chosen.overrides_policy() else None
+        return Call(type=check_name("type", type), input=encoded, policy=policy, options=chosen)
+
+    def enqueue(self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any) -> Job:
+        """Enqueue by name, where the handler is not importable; `input` has the arguments by name."""
+        return self.enqueue_many([self.call(type, input, **options)], connection)[0]
+
+    async def aenqueue(
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+    ) -> Job:
+        return (await self.aenqueue_many([self.call(type, input, **options)], connection))[0]
+
+    # Claiming
+
+    def _claim(
+        self,
+        limit: int = 10,
+        *,
+        queues: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        lease: Duration | None = 60,
+        worker: str | None = None,
+    ) -> Operation[list[Attempt]]:
+        """Take up to `limit` due jobs, for those who drive their own loop. Of all queues and types if none are named."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
+            raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
+        names = list(queues) if queues is not None else (yield from self.store.live_queues())
+        attempts: list[Attempt] = []
+        for queue in names:
+            token = uuid4()
+            jobs = yield from self.store.claim(
+                ClaimRequest(
+                    queue=check_name("queue", queue),
+                    limit=limit - len(attempts),
+                    token=token,
+                    worker=worker or self.worker_name,
+                    types=types,
+                    policies={name: task.policy for name, task in self.tasks.items()},
+                    lease_seconds=None if lease is None else to_seconds(lease),
+                )
+            )
+            attempts += [Attempt(self, self.bind(job), token) for job in jobs]
+            if len(attempts) >= limit:
+                break
+        return attempts
+
+    claim, aclaim = twins(_claim)
+
+    # Waiting
+
+    def result(self, job: Job | UUID | str, timeout: float | None = None) -> Any:
+        """Wait until the job is finished; what it returned, typed by its task's signature."""
+        id, deadline = self._awaited(job), _deadline(timeout)
+        pause = FIRST_LOOK
+        while not (found := self.require(id)).finished:
+            _sleep_before(deadline, pause, id)
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+        return self._outcome(found)
+
+    async def aresult(self, job: Job | UUID | str, timeout: float | None = None) -> Any:
+        id, deadline = self._awaited(job), _deadline(timeout)
+        pause = FIRST_LOOK
+        while not (found := await self.arequire(id)).finished:
+            _sleep_before(deadline, pause, id)
+            await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+        return self._outcome(found)
+
+    def _awaited(self, job: Job | UUID | str) -> UUID | str:
+        if not isinstance(job, Job):
+            return job
+        if job.policy is not None and job.policy.keep_seconds == 0:
+            raise InvalidInput(f"job {job.id} has keep=0: nothing of it is kept, so there is no result to wait for")
+        return job.id
+
+    def _outcome(self, job: Job) -> Any:
+        if job.state == "failed":
+            raise JobFailed(f"job {job.id} ({job.type}) failed: {job.error}")
+        if job.state == "cancelled":
+            raise JobCancelled(f"job {job.id} ({job.type}) was cancelled" + (f": {job.error.message}" if job.error else ""))
+        task = self.tasks.get(job.type)
+        return task.signature.decode_result(job.output_json or "null") if task else job.output
+
+    # Working
+
+    def run_worker(self, *, queues: Sequence[str] | None = None, until_idle: bool = False) -> int:
+        """Work, one job after another, until nothing is due (or for ever): how many were run."""
+        from .worker.serial import work
+
+        return asyncio.run(work(self, queues=queues, until_idle=until_idle))
+
+    async def arun_worker(self, *, queues: Sequence[str] | None = None, until_idle: bool = False) -> int:
+        from .worker.serial import work
+
+        return await work(self, queues=queues, until_idle=until_idle)
+
+    def bind(self, job: Job, *, created: bool = True) -> Job:
+        """The job with its methods."""
+        msgspec.structs.force_setattr(job, "_app", self)
+        if not created:
+            msgspec.structs.force_setattr(job, "created", False)
+        return job
+
+
+def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:
+    queues = {one.job.queue for one in done if one.created}
+    return [Hint("ready", queue) for queue in sorted(queues)]
+
+
+def _deadline(timeout: float | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + timeout
+
+
+def _sleep_before(deadline: float, pause: float, id: UUID | str) -> None:
+    if time.monotonic() >= deadline:
+        raise TimeoutError(f"job {id} is not finished yet")

@@ -1,0 +1,137 @@
+"""An attempt: one run of a job by whoever claimed it, until the lease ends or the outcome is settled."""
+
+from __future__ import annotations
+
+import random
+from contextvars import ContextVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from . import codec
+from .duration import Duration
+from .errors import Conflict, LeaseLost, WindlassError
+from .job import Job
+from .operation import Operation
+from .outcome import Fail, Retry, Settlement, check_moment, decide, give_back
+from .policy import DEFAULT
+from .stores.store import Lease
+from .twins import twins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .app import T, Windlass
+
+
+class Attempt:
+    """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
+
+    def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
+        self.app, self.job, self.token = app, job, token
+        self.lease_expires_at = job.lease_expires_at
+        self.cancel_requested = job.cancel_requested
+        self.settled = False
+
+    @property
+    def number(self) -> int:
+        """Counts from 1."""
+        return self.job.attempt
+
+    @property
+    def tenant(self) -> str:
+        return self.job.tenant
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(self.job.id, self.token, (self.job.policy or DEFAULT).lease_seconds)
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.number} of {self.job!r}>"
+
+    def _complete(self, output: Any = None) -> Operation[None]:
+        """Done: store what came of it."""
+        yield from self._settle(decide(self.job, self.token, self._encode(output), random=random.random))
+
+    complete, acomplete = twins(_complete)
+
+    def _fail(self, error: BaseException | str) -> Operation[None]:
+        """Failed for good, whatever attempts are left."""
+        reason = error if isinstance(error, BaseException) else Fail(error)
+        settlement = decide(self.job, self.token, reason, random=random.random)
+        yield from self._settle(_for_good(settlement))
+
+    fail, afail = twins(_fail)
+
+    def _retry(
+        self, error: BaseException | str = "", *, after: Duration | None = None, at: datetime | None = None
+    ) -> Operation[None]:
+        """Try again: at that moment, else by the job's backoff; failed where this was the last attempt."""
+        if isinstance(error, str):
+            outcome: BaseException = Retry(error, after=after, at=at)
+            settlement = decide(self.job, self.token, outcome, random=random.random)
+        else:
+            settlement = decide(self.job, self.token, error, random=random.random)
+            seconds, moment = check_moment(after, at)
+            if settlement.state == "pending" and (seconds is not None or moment is not None):
+                settlement = _at(settlement, seconds, moment)
+        yield from self._settle(settlement)
+
+    retry, aretry = twins(_retry)
+
+    def _release(self) -> Operation[None]:
+        """Give the job back as it was; no attempt is spent."""
+        yield from self._settle(give_back(self.job, self.token))
+
+    release, arelease = twins(_release)
+
+    def _renew(self) -> Operation[datetime]:
+        """Hold the job for another lease from now on; when that ends."""
+        (renewal,) = yield from self.app.store.renew([self.lease])
+        if renewal.expires_at is None:
+            raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
+        self.lease_expires_at, self.cancel_requested = renewal.expires_at, renewal.cancel_requested
+        return renewal.expires_at
+
+    renew, arenew = twins(_renew)
+
+    def _encode(self, output: Any) -> str:
+        task = self.app.tasks.get(self.job.type)
+        if task is not None:
+            return task.signature.encode_result(output)
+        return codec.encode(output, self.app.max_payload)
+
+    def _settle(self, settlement: Settlement) -> Operation[None]:
+        if self.settled:
+            raise Conflict(f"job {self.job.id}: this attempt has been settled already")
+        refusals = yield from self.app.store.settle([settlement])
+        if refusals:
+            raise LeaseLost(f"job {self.job.id}: {refusals[0].reason}")
+        self.settled = True
+
+    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
+        return self.app.run_operation(make)
+
+    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
+        return await self.app.arun_operation(make)
+
+
+def _for_good(settlement: Settlement) -> Settlement:
+    return msgspec.structs.replace(settlement, state="failed", delay_seconds=None, run_at=None, refund=0)
+
+
+def _at(settlement: Settlement, seconds: float | None, moment: datetime | None) -> Settlement:
+    return msgspec.structs.replace(settlement, delay_seconds=seconds, run_at=moment)
+
+
+_current: ContextVar[Attempt | None] = ContextVar("windlass_attempt", default=None)
+
+
+def current_attempt() -> Attempt:
+    """The attempt that this code runs in."""
+    attempt = _current.get()
+    if attempt is None:
+        raise WindlassError("current_attempt() is for code that runs in a job's handler")
+    return attempt

@@ -1,0 +1,173 @@
+"""A call that has not been made yet: which task, with what, and how. `enqueue` makes a job of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from . import codec
+from .backoff import Backoff, as_backoff
+from .duration import Duration, to_seconds
+from .errors import InvalidInput
+from .job import NewJob
+from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .unique import Unique, as_unique
+
+NAME_LIMIT = 200  # characters of a queue's, a type's or a tenant's name
+KEY_LIMIT = 500
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What `using(…)` can say about one job; UNSET where the task's own option holds."""
+
+    id: UUID | None = None
+    run_at: datetime | None = None
+    delay: Duration | None = None
+    priority: int | Unset = UNSET
+    queue: str | Unset = UNSET
+    tenant: str = ""
+    labels: Mapping[str, str] | None = None
+    unique: Unique | str | None = None
+    max_attempts: int | None | Unset = UNSET
+    backoff: Backoff | Duration | Unset = UNSET
+    timeout: Duration | None | Unset = UNSET
+    lease: Duration | Unset = UNSET
+    expires: datetime | Duration | None = None
+    keep: Duration | None | Unset = UNSET
+
+    def updated(self, changes: Mapping[str, Any]) -> Options:
+        unknown = changes.keys() - set(self.__struct_fields__)
+        if unknown:
+            known = ", ".join(self.__struct_fields__)
+            raise InvalidInput(f"unknown option {', '.join(sorted(unknown))}; there are: connection, {known}")
+        return msgspec.structs.replace(self, **changes)
+
+    def overrides_policy(self) -> bool:
+        given = (self.max_attempts, self.backoff, self.timeout, self.lease, self.keep)
+        return not all(isinstance(value, Unset) for value in given)
+
+    def policy(self, task: Policy) -> Policy:
+        """The task's policy with what this job wants otherwise."""
+        if not self.overrides_policy():
+            return task
+        return Policy(
+            max_attempts=attempts_option(self.max_attempts, task.max_attempts),
+            lease_seconds=seconds_option("lease", self.lease, task.lease_seconds) or task.lease_seconds,
+            keep_seconds=keep_option(self.keep, task.keep_seconds),
+            backoff=task.backoff if isinstance(self.backoff, Unset) else as_backoff(self.backoff),
+            timeout_seconds=seconds_option("timeout", self.timeout, task.timeout_seconds),
+        )
+
+
+NO_OPTIONS = Options()
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a task, its arguments encoded. Enqueued twice, it is two jobs."""
+
+    type: str
+    input: str
+    queue: str = "default"
+    priority: int = 0
+    policy: Policy | None = None  # None: not known here; the worker that claims the job knows
+    options: Options = NO_OPTIONS
+
+    def new_job(self, make_id: Callable[[], UUID]) -> NewJob:
+        options = self.options
+        job = NewJob(
+            id=make_id() if options.id is None else check_id(options.id),
+            id_given=options.id is not None,
+            type=self.type,
+            queue=self.queue if isinstance(options.queue, Unset) else check_name("queue", options.queue),
+            input=self.input,
+            rank=-(self.priority if isinstance(options.priority, Unset) else check_priority(options.priority)),
+        )
+        if self.policy is not None:
+            columns = _policy_columns(options.policy(self.policy))
+            job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy = columns
+        if options is not NO_OPTIONS:
+            _apply(options, job)
+        return job
+
+
+def _apply(options: Options, job: NewJob) -> None:
+    """The options that a plain job does not have."""
+    if options.run_at is not None:
+        job.run_at = check_moment("run_at", options.run_at)
+    if options.delay is not None:
+        if job.run_at is not None:
+            raise InvalidInput("give run_at= or delay=, not both")
+        job.delay_seconds = to_seconds(options.delay)
+    if options.tenant:
+        job.tenant = check_name("tenant", options.tenant)
+    if options.labels:
+        job.labels = _check_labels(options.labels)
+    if isinstance(options.expires, datetime):
+        job.expires_at = check_moment("expires", options.expires)
+    elif options.expires is not None:
+        job.expires_seconds = to_seconds(options.expires)
+    unique = as_unique(options.unique)
+    if unique is not None:
+        job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
+        job.unique_until, job.on_conflict = unique.kind, unique.on_conflict
+        job.window_seconds = unique.window.total_seconds() if unique.window else None
+
+
+_encoded: dict[Policy, tuple[int, float, int, str]] = {}
+
+
+def _policy_columns(policy: Policy) -> tuple[int, float, int, str]:
+    """As the row has them; a task's are the same each time."""
+    columns = _encoded.get(policy)
+    if columns is None:
+        details = msgspec.json.encode(policy.details()).decode()
+        columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, details)
+        if len(_encoded) < 1000:
+            _encoded[policy] = columns
+    return columns
+
+
+def check_name(what: str, name: object, limit: int = NAME_LIMIT) -> str:
+    """Any text that every store can hold alike, and that is not too long to index."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(f"{what}: a string that is not empty is needed, not {name!r}")
+    if len(name) > limit:
+        raise InvalidInput(f"{what}: {len(name)} characters; {limit} at the most")
+    try:
+        codec.encode(name)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
+    return name
+
+
+def check_priority(priority: object) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not -100 <= priority <= 100:
+        raise InvalidInput(f"priority is a number from -100 to 100 (higher first), not {priority!r}")
+    return priority
+
+
+def check_moment(what: str, moment: object) -> datetime:
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{what} is a datetime, not {moment!r}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidInput(f"{what} {moment.isoformat()} has no timezone: which moment is meant?")
+    return moment
+
+
+def check_id(id: object) -> UUID:
+    if isinstance(id, UUID):
+        return id
+    try:
+        return UUID(id)  # type: ignore[arg-type]
+    except (TypeError, ValueError, AttributeError):
+        raise InvalidInput(f"id is a UUID, not {id!r}") from None
+
+
+def _check_labels(labels: Mapping[str, str]) -> str:
+    if not all(isinstance(key, str) and isinstance(value, str) for key, value in labels.items()):
+        raise InvalidInput("labels map strings to strings")
+    return codec.encode(dict(labels), 10_000)

@@ -1,0 +1,184 @@
+"""What a job is: frozen values without I/O.
+
+`NewJob` goes into a store, `Job` comes out of it. A `Job` is a snapshot; its methods ask the app that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from .errors import WindlassError
+from .lifecycle import FINISHED, State
+from .policy import Policy
+
+if TYPE_CHECKING:
+    from .app import Windlass
+
+ERROR_LIMIT = 10_000  # characters of a message or a traceback that are kept
+ATTEMPTS_KEPT = 10
+
+
+class JobError(msgspec.Struct, frozen=True):
+    """Why an attempt ended badly."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    def __contains__(self, text: str) -> bool:
+        return text in str(self)
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a job's past attempts."""
+
+    number: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    worker: str | None
+    error: JobError | None = None
+
+
+class NewJob(msgspec.Struct, kw_only=True):
+    """A job on its way into a store; the fields are named as the columns are. Payloads are JSON text.
+
+    `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
+    columns are None where the enqueuer does not know the task: the claim resolves them.
+    """
+
+    id: UUID
+    type: str
+    queue: str
+    input: str
+    tenant: str = ""
+    rank: int = 0
+    run_at: datetime | None = None
+    delay_seconds: float = 0.0
+    labels: str | None = None
+    max_attempts: int | None = None
+    lease_seconds: float | None = None
+    keep_seconds: int | None = None
+    policy: str | None = None
+    expires_at: datetime | None = None
+    expires_seconds: float | None = None
+    unique_key: str | None = None
+    unique_until: str | None = None
+    window_seconds: float | None = None
+    on_conflict: str = "keep"
+    chain_id: UUID | None = None
+    chain_index: int = 0
+    trace: str | None = None
+    id_given: bool = False
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was when it was read."""
+
+    id: UUID
+    type: str
+    queue: str
+    state: State
+    run_at: datetime
+    created_at: datetime
+    input_json: str
+    tenant: str = ""
+    priority: int = 0
+    output_json: str | None = None
+    error: JobError | None = None
+    attempt: int = 0
+    policy: Policy | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
+    claimed_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    worker: str | None = None
+    cancel_requested: bool = False
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    unique_key: str | None = None
+    order_key: str | None = None
+    chain_id: UUID
+    chain_index: int = 0
+    attempts: Sequence[AttemptRecord] = ()
+    trace: str | None = None
+    created: bool = True
+    _app: Any = None
+
+    @property
+    def input(self) -> Any:
+        """The handler's arguments by name, as plain JSON values."""
+        return msgspec.json.decode(self.input_json)
+
+    @property
+    def output(self) -> Any:
+        """What the handler returned, as plain JSON values; None until it has completed."""
+        return None if self.output_json is None else msgspec.json.decode(self.output_json)
+
+    @property
+    def max_attempts(self) -> int | None:
+        """None: as often as it takes."""
+        return (self.policy.max_attempts or None) if self.policy else None
+
+    @property
+    def finished(self) -> bool:
+        return self.state in FINISHED
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.type} {self.state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def app(self) -> Windlass:
+        if self._app is None:
+            raise WindlassError("this job was read without an app, so it can only be looked at")
+        return self._app  # type: ignore[no-any-return]
+
+    def refresh(self) -> Job:
+        """The job as it is now; `JobNotFound` where it is gone."""
+        return self.app.require(self.id)
+
+    async def arefresh(self) -> Job:
+        return await self.app.arequire(self.id)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until it is finished and give back what it returned."""
+        return self.app.result(self, timeout)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        return await self.app.aresult(self, timeout)
+
+    def cancel(self) -> Job:
+        return self.app.cancel(self.id)
+
+    async def acancel(self) -> Job:
+        return await self.app.acancel(self.id)
+
+    def retry(self) -> Job:
+        return self.app.retry(self.id)
+
+    async def aretry(self) -> Job:
+        return await self.app.aretry(self.id)
+
+    def run_now(self) -> Job:
+        return self.app.run_now(self.id)
+
+    async def arun_now(self) -> Job:
+        return await self.app.arun_now(self.id)
+
+    def delete(self) -> None:
+        self.app.delete(self.id)
+
+    async def adelete(self) -> None:
+        await self.app.adelete(self.id)

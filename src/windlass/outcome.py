@@ -1,0 +1,184 @@
+"""What an attempt can end in, and what follows: decided here, purely; written by a store.
+
+A handler returns a value or `Continue`, or raises `Retry`, `Snooze`, `Fail`, `Cancel` or anything else. `decide`
+turns that into a `Settlement`, which a store writes if the attempt still holds its lease.
+"""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from .duration import Duration, to_seconds
+from .errors import InvalidInput
+from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError
+from .lifecycle import CANCELLED, COMPLETED, FAILED, PENDING, State
+from .policy import DEFAULT
+
+
+class Outcome(Exception):  # noqa: N818 - raised to end an attempt in a certain way, not to report an error
+    """Base of what a handler raises to say how its attempt ends."""
+
+
+class Retry(Outcome):
+    """Try again at a moment of one's own choosing; the attempt is spent."""
+
+    def __init__(self, reason: str = "", *, after: Duration | None = None, at: datetime | None = None) -> None:
+        super().__init__(reason or "the handler asked for another attempt")
+        self.after, self.at = check_moment(after, at)
+
+
+class Snooze(Outcome):
+    """Come back later; no attempt is spent."""
+
+    def __init__(self, reason: str = "", *, after: Duration | None = None, at: datetime | None = None) -> None:
+        super().__init__(reason or "snoozed")
+        self.after, self.at = check_moment(after, at)
+        if self.after is None and self.at is None:
+            raise InvalidInput("Snooze needs after= or at=: when should the job come back?")
+
+
+class Fail(Outcome):
+    """Failed at once and for good, whatever attempts are left."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the handler gave up")
+
+
+class Cancel(Outcome):
+    """Not wanted any more: cancelled, which is not a failure."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "cancelled by the handler")
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ends, ready to be written; fields are named as the columns are.
+
+    `token` None stands for "claimed by nobody" and settles a job that waits. `state` pending sends the job back:
+    at `run_at`, or after `delay_seconds`, or (neither given) when it was due before.
+    """
+
+    id: UUID
+    token: UUID | None
+    state: State
+    output: str | None = None
+    error: str | None = None
+    attempts: str | None = None
+    delay_seconds: float | None = None
+    run_at: datetime | None = None
+    refund: int = 0
+
+
+def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | None, datetime | None]:
+    if after is not None and at is not None:
+        raise InvalidInput("give after= or at=, not both")
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        raise InvalidInput("at= is a datetime with a timezone")
+    return (None if after is None else to_seconds(after)), at
+
+
+def describe_error(error: BaseException | str) -> JobError:
+    """An error as it is stored: never too long, never unstorable, whatever the exception's own methods do."""
+    if isinstance(error, str):
+        return JobError("Error", make_safe(error))
+    try:
+        message = str(error)
+    except Exception:
+        message = f"<{type(error).__name__} whose message cannot be shown>"
+    try:
+        trace = "".join(tracebacks.format_exception(error, limit=50))
+    except Exception:
+        trace = ""
+    return JobError(type(error).__name__, make_safe(message), make_safe(trace, from_end=True) or None)
+
+
+def make_safe(text: str, *, from_end: bool = False) -> str:
+    """Cut to what is kept; what no store can hold is replaced, visibly."""
+    cut = text[-ERROR_LIMIT:] if from_end else text[:ERROR_LIMIT]
+    return cut.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def encode_error(error: JobError) -> str:
+    return msgspec.json.encode(error).decode()
+
+
+def decide(
+    job: Job, token: UUID, result: object, *, random: Callable[[], float], ended_at: datetime | None = None
+) -> Settlement:
+    """What follows from how an attempt ended: an exception, or the JSON text of what the handler returned."""
+    match result:
+        case BaseException() as error:
+            return _decide_error(job, token, error, random, ended_at)
+        case str() as output:
+            return Settlement(id=job.id, token=token, state=COMPLETED, output=output)
+    raise TypeError(f"an attempt ends in an exception or in JSON text, not in {type(result).__name__}")
+
+
+def _decide_error(
+    job: Job, token: UUID, error: BaseException, random: Callable[[], float], ended_at: datetime | None
+) -> Settlement:
+    described = describe_error(error)
+    story = _with_attempt(job, described, ended_at)
+
+    def settled(state: State, **more: Any) -> Settlement:
+        return Settlement(id=job.id, token=token, state=state, error=encode_error(described), attempts=story, **more)
+
+    policy = job.policy or DEFAULT
+    match error:
+        case Cancel():
+            return settled(CANCELLED)
+        case Snooze():
+            return Settlement(
+                id=job.id, token=token, state=PENDING, delay_seconds=error.after, run_at=error.at, refund=1
+            )
+        case Fail():
+            return settled(FAILED)
+        case _ if policy.is_last(job.attempt):
+            return settled(FAILED)
+        case Retry(after=after, at=at) if after is not None or at is not None:
+            return settled(PENDING, delay_seconds=after, run_at=at)
+    delay = policy.backoff.delay(max(1, job.attempt), random)
+    return settled(PENDING, delay_seconds=delay.total_seconds())
+
+
+def give_back(job: Job, token: UUID) -> Settlement:
+    """Not started: the attempt that the claim counted is given back with the job."""
+    return Settlement(id=job.id, token=token, state=PENDING, refund=1)
+
+
+class LeaseExpired(Exception):  # noqa: N818 - a name that people read in a job's error
+    """The worker that held the job was not heard of until its lease ran out."""
+
+
+def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger_seconds: float) -> Settlement:
+    """What becomes of a job whose worker is gone: as after any failure, but not all at the same moment."""
+    if job.cancel_requested:
+        error: BaseException = Cancel("cancelled while it ran; its worker was not heard of again")
+    else:
+        error = LeaseExpired(f"worker {job.worker or 'unknown'} was not heard of until the lease ran out")
+    error.__traceback__ = None
+    settlement = decide(job, token, error, random=random, ended_at=job.lease_expires_at)
+    if settlement.state != PENDING:
+        return settlement
+    delay = (settlement.delay_seconds or 0.0) + random() * stagger_seconds
+    return msgspec.structs.replace(settlement, delay_seconds=delay)
+
+
+def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:
+    """The story of the job's attempts with this one added: the last ten, the running one included."""
+    brief = JobError(error.type, error.message[:1000])
+    this = AttemptRecord(
+        number=job.attempt, started_at=job.claimed_at, ended_at=ended_at, worker=job.worker, error=brief
+    )
+    return msgspec.json.encode([*job.attempts, this][-ATTEMPTS_KEPT:]).decode()
+
+
+def ended_after(job: Job, ran_for: timedelta) -> datetime | None:
+    """When an attempt ended by the store's clock: its start there, and how long it took by ours."""
+    return None if job.claimed_at is None else job.claimed_at + ran_for

@@ -1,0 +1,106 @@
+"""How a job is to be treated: attempts, backoff, timeout, lease, retention.
+
+A task declares it; `using(…)` overrides it for one job. It is written into the row when the job is enqueued by its
+task or, for one that was enqueued by name alone, when it is claimed: any rescuer can then act on the row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from . import backoff as backoffs
+from .backoff import DEFAULT_BACKOFF, Backoff
+from .duration import Duration, to_seconds
+from .errors import InvalidInput
+
+FOR_EVER = -1  # of keep_seconds
+UNLIMITED = 0  # of max_attempts
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Resolved into numbers, as the store keeps them."""
+
+    max_attempts: int = 20
+    lease_seconds: float = 60.0
+    keep_seconds: int = 7 * 86_400
+    backoff: Backoff = DEFAULT_BACKOFF
+    timeout_seconds: float | None = None
+
+    def is_last(self, attempt: int) -> bool:
+        return self.max_attempts != UNLIMITED and attempt >= self.max_attempts
+
+    def details(self) -> dict[str, Any]:
+        """The part that SQL never looks into."""
+        return {"backoff": backoffs.to_json(self.backoff), "timeout": self.timeout_seconds}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "max_attempts": self.max_attempts,
+            "lease_seconds": self.lease_seconds,
+            "keep_seconds": self.keep_seconds,
+            "details": self.details(),
+        }
+
+    @classmethod
+    def from_columns(
+        cls, max_attempts: int | None, lease_seconds: float | None, keep_seconds: int | None, details: str | None
+    ) -> Policy:
+        """What the row says; the default for what it does not say, or says wrongly."""
+        try:
+            more = msgspec.json.decode(details or "{}", type=dict[str, Any])
+            timeout = more.get("timeout")
+            timeout_seconds = None if timeout is None else float(timeout)
+        except (msgspec.MsgspecError, TypeError, ValueError):
+            more, timeout_seconds = {}, None
+        return cls(
+            max_attempts=DEFAULT.max_attempts if max_attempts is None else max_attempts,
+            lease_seconds=DEFAULT.lease_seconds if lease_seconds is None else lease_seconds,
+            keep_seconds=DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
+            backoff=backoffs.from_json(more.get("backoff")),
+            timeout_seconds=timeout_seconds,
+        )
+
+
+DEFAULT = Policy()
+
+
+class Unset:
+    """Marks an option that was not given, where None has a meaning of its own."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+
+def attempts_option(value: int | None | Unset, otherwise: int) -> int:
+    """`max_attempts=` as the row keeps it: None means for ever."""
+    if isinstance(value, Unset):
+        return otherwise
+    if value is None:
+        return UNLIMITED
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
+        raise InvalidInput(f"max_attempts is a number from 1 to 1,000,000, or None for ever, not {value!r}")
+    return value
+
+
+def keep_option(value: Duration | None | Unset, otherwise: int) -> int:
+    """`keep=` as the row keeps it: 0 leaves no history, None or "forever" keeps it for ever."""
+    if isinstance(value, Unset):
+        return otherwise
+    return FOR_EVER if value is None or value == "forever" else int(to_seconds(value))
+
+
+def seconds_option(name: str, value: Duration | None | Unset, otherwise: float | None) -> float | None:
+    """A duration that must be longer than zero."""
+    if isinstance(value, Unset):
+        return otherwise
+    if value is None:
+        return None
+    seconds = to_seconds(value)
+    if seconds <= 0:
+        raise InvalidInput(f"{name} must be longer than zero")
+    return seconds

@@ -1,0 +1,167 @@
+"""What the stores' wake-ups share: one thread that sends hints, one that listens, both started when first needed.
+
+Threads serve sync and async callers alike, and a forked child starts its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+
+from .wakeup import Hint, Listener
+
+log = logging.getLogger("windlass.wakeup")
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between tries to reach the server again
+
+
+class Hub:
+    """A `Wakeup` whose two errands, `deliver` and `watch`, are a store's own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self._listeners: list[Listener] = []
+        self._outbox: set[Hint] = set()
+        self._sending = False
+        self._closed = threading.Event()
+        self._sender: threading.Thread | None = None
+        self._watcher: threading.Thread | None = None
+        self._stop_watching = threading.Event()
+        self._pid = os.getpid()
+        _hubs.add(self)
+
+    # A store's own part
+
+    def deliver(self, hints: list[Hint]) -> None:
+        """Tell other processes. May raise: then these hints are lost, which is allowed."""
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """Let go of what `deliver` holds."""
+
+    def watch(self, stopping: threading.Event) -> None:
+        """Call `tell` for what comes in, until `stopping`; raise when the line breaks."""
+        raise NotImplementedError
+
+    # Sending
+
+    def send(self, hints: Iterable[Hint]) -> None:
+        self._after_fork()
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._outbox.update(hints)
+            if self._sender is None:
+                self._sender = threading.Thread(target=self._send_all, name="windlass-hints", daemon=True)
+                self._sender.start()
+            self._lock.notify_all()
+
+    def flush(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        with self._lock:
+            while (self._outbox or self._sending) and self._sender is not None:
+                if not self._lock.wait(deadline - time.monotonic()):
+                    return
+
+    def _send_all(self) -> None:
+        while True:
+            with self._lock:
+                while not self._outbox and not self._closed.is_set():
+                    self._lock.wait()
+                if not self._outbox:
+                    break
+                hints, self._outbox, self._sending = sorted(self._outbox, key=Hint.encode), set(), True
+            try:
+                self.deliver(hints)
+            except Exception as error:
+                log.debug("a hint was lost: %s", error)
+            finally:
+                with self._lock:
+                    self._sending = False
+                    self._lock.notify_all()
+        self.hang_up()
+
+    # Listening
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._after_fork()
+        with self._lock:
+            self._listeners.append(listener)
+            if self._watcher is None:
+                self._stop_watching = threading.Event()
+                self._watcher = threading.Thread(
+                    target=self._watch_always, args=(self._stop_watching,), name="windlass-listener", daemon=True
+                )
+                self._watcher.start()
+        return lambda: self._forget(listener)
+
+    def _forget(self, listener: Listener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            if not self._listeners and self._watcher is not None:
+                self._stop_watching.set()
+                self._watcher = None
+
+    def tell(self, hint: Hint | None) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            try:
+                listener(hint)
+            except Exception:
+                log.exception("a listener failed")
+
+    def _watch_always(self, stopping: threading.Event) -> None:
+        """Listen; when the line breaks, try again, ever more slowly and never in step with others."""
+        delay = FIRST_DELAY
+        while not stopping.is_set():
+            began = time.monotonic()
+            try:
+                self.watch(stopping)
+            except Exception as error:
+                if stopping.is_set():
+                    return
+                delay = FIRST_DELAY if time.monotonic() - began > LONGEST_DELAY else min(delay * 2, LONGEST_DELAY)
+                log.warning("the listener lost its connection (%s); polling until it is back", error)
+                stopping.wait(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads, does not protect
+
+    # Ending
+
+    def close(self) -> None:
+        self.flush(1.0)
+        with self._lock:
+            self._closed.set()
+            self._listeners.clear()
+            self._stop_watching.set()
+            self._lock.notify_all()
+            sender, watcher = self._sender, self._watcher
+            self._sender = self._watcher = None
+        for thread in (sender, watcher):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(2.0)
+
+    def _after_fork(self) -> None:
+        """Threads do not come along into a child; locks may come along locked."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._lock = threading.Condition()
+            self._listeners, self._outbox, self._sending = [], set(), False
+            self._sender = self._watcher = None
+
+
+_hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    """A script that enqueues and ends still gets its hint out."""
+    for hub in list(_hubs):
+        if hub._pid == os.getpid():
+            hub.flush(1.0)

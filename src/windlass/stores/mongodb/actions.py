@@ -1,0 +1,151 @@
+"""What people do to jobs and queues: cancel, bring back, run now, delete, pause, resume."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pymongo import UpdateOne
+
+from ...lifecycle import CANCELLED, FINISHED, PENDING, RUNNING, Event, State, allows
+from ...operation import Operation, Request
+from ...outcome import Settlement
+from ..store import Change
+from .documents import Document
+from .settle import Settlements
+from .tallies import Slot, slot_of_finished
+
+# What a job that is brought back does not keep. Its error stays, and tells why it is here again.
+OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "cancel_requested")
+
+
+class Actions(Settlements):
+    def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        documents, now = yield from self.read_brief(ids)
+        changes = refused(ids, documents)
+        waiting: list[tuple[Settlement, Document]] = []
+        running: list[UUID] = []
+        for id, document in allowed("cancel", documents):
+            if document["state"] == RUNNING:
+                running.append(id)
+                changes[id] = change(document, RUNNING)
+            else:
+                waiting.append((Settlement(id=id, token=None, state=CANCELLED), document))
+                changes[id] = change(document, CANCELLED)
+        if running:
+            noted = {"$set": {"cancel_requested": True}}
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": running}, "state": RUNNING}, noted))
+        yield from self.write_endings(waiting, now)
+        return [changes[id] for id in ids]
+
+    def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        documents, now = yield from self.read_brief(ids)
+        changes = refused(ids, documents)
+        candidates = list(allowed("bring back", documents))
+        held = yield from self._held_keys(document for _, document in candidates)
+        writes: list[UpdateOne] = []
+        counts: Counter[Slot] = Counter()
+        for id, document in candidates:
+            key = key_to_hold(document)
+            if key in held:
+                continue
+            if key is not None:
+                held.add(key)
+            counts[slot_of_finished(document)] -= 1
+            writes.append(UpdateOne({"_id": id, "state": document["state"]}, brought_back(document, now)))
+            changes[id] = change(document, PENDING)
+        if writes:
+            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+            yield from self.add_tallies(counts)
+        return [changes[id] for id in ids]
+
+    def _held_keys(self, documents: Iterable[Document]) -> Operation[set[tuple[str, str]]]:
+        """Which of the keys that these jobs would hold again belong to others by now."""
+        by_tenant: defaultdict[str, list[str]] = defaultdict(list)
+        for key in map(key_to_hold, documents):
+            if key is not None:
+                by_tenant[key[0]].append(key[1])
+        held = set()
+        for tenant, keys in by_tenant.items():
+            filter = {"tenant": tenant, "unique_key": {"$in": keys}, "unique_held": True}
+            rows = yield self.find_jobs(filter, {"unique_key": 1}, size=len(keys), alone=False)
+            held |= {(tenant, row["unique_key"]) for row in rows}
+        return held
+
+    def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        documents, now = yield from self.read_brief(ids)
+        changes = refused(ids, documents)
+        waiting = []
+        for id, document in allowed("run now", documents):
+            changes[id] = change(document, document["state"])
+            if document["run_at"] > now:  # what is due already keeps its place
+                waiting.append(id)
+        if waiting:
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": waiting}}, {"$set": {"run_at": now}}))
+        return [changes[id] for id in ids]
+
+    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        documents, _ = yield from self.read_brief(ids)
+        changes = refused(ids, documents)
+        gone = []
+        counts: Counter[Slot] = Counter()
+        for id, document in allowed("delete", documents):
+            gone.append(id)
+            changes[id] = change(document, document["state"])
+            if document["state"] in FINISHED:
+                counts[slot_of_finished(document)] -= 1
+        if gone:
+            yield Request(self.jobs, "delete_many", ({"_id": {"$in": gone}, "state": {"$ne": RUNNING}},))
+            yield Request(self.keys, "delete_many", ({"job_id": {"$in": gone}},))
+            yield from self.add_tallies(counts)
+        return [changes[id] for id in ids]
+
+    def pause(self, queue: str) -> Operation[None]:
+        yield self._set_paused(queue, True)
+
+    def resume(self, queue: str) -> Operation[None]:
+        yield self._set_paused(queue, False)
+
+    def _set_paused(self, queue: str, paused: bool) -> Request:
+        change = {"$set": {"paused": paused}}
+        return Request(self.queues, "update_one", ({"_id": queue}, change), {"upsert": True}, alone=True)
+
+
+def allowed(event: Event, documents: dict[UUID, Document]) -> Iterable[tuple[UUID, Document]]:
+    return ((id, document) for id, document in documents.items() if allows(event, document["state"]))
+
+
+def refused(ids: Sequence[UUID], documents: dict[UUID, Document]) -> dict[UUID, Change]:
+    """The answers where nothing can be done; the others are overwritten."""
+    answers = {}
+    for id in ids:
+        document = documents.get(id)
+        answers[id] = Change(id, False, document["state"], document["queue"]) if document else Change(id, False, None)
+    return answers
+
+
+def change(document: Document, state: State) -> Change:
+    return Change(document["_id"], True, state, document["queue"])
+
+
+def key_to_hold(document: Document) -> tuple[str, str] | None:
+    """The key that the job holds again when it comes back. One that was freed by the first claim is gone for good."""
+    if document.get("unique_key") is None or document.get("unique_until") != "finished":
+        return None
+    return document["tenant"], document["unique_key"]
+
+
+def brought_back(document: Document, now: datetime) -> Document:
+    """The token moves aside, so that the settlement that ended it, sent again, still finds that it was accepted."""
+    changes: dict[str, Any] = {"state": PENDING, "attempt": 0, "run_at": now}
+    leftovers = list(OF_ITS_END)
+    if document.get("token") is not None:
+        changes["previous_token"] = document["token"]
+    if key_to_hold(document) is not None:
+        changes["unique_held"] = True
+    if document.get("expires_at") is not None and document["expires_at"] <= now:
+        leftovers.append("expires_at")  # else it would wait for ever
+    return {"$set": changes, "$unset": dict.fromkeys(leftovers, "")}

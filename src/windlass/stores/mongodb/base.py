@@ -1,0 +1,72 @@
+"""What all operations of the MongoDB store share: the names of its collections, its clock, its commonest requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ...clock import EPOCH, Clock
+from ...errors import SchemaMismatch
+from ...operation import Operation, Request
+from .documents import MILLISECOND, Document, round_down
+
+# What a decision about a job needs to know of it, without its payloads.
+BRIEF = dict.fromkeys(
+    (
+        *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "purge_at"),
+        *("keep_seconds", "cancel_requested", "unique_key", "unique_until"),
+    ),
+    1,
+)
+
+
+class Base:
+    clock: Clock
+
+    def __init__(self, prefix: str, clock: Clock | None) -> None:
+        self.clock = clock or Clock()
+        self.prefix = prefix
+        self.jobs = f"{prefix}jobs"
+        self.keys = f"{prefix}keys"
+        self.queues = f"{prefix}queues"
+        self.tallies = f"{prefix}tallies"
+        self.hints = f"{prefix}hints"
+        self.migrations = f"{prefix}migrations"
+
+    # Time
+
+    @property
+    def now_expression(self) -> Any:
+        """The server's time, in an expression; moved only by tests."""
+        return {"$add": ["$$NOW", self.clock.offset // MILLISECOND]} if self.clock.offset else "$$NOW"
+
+    def by_our_clock(self, server_time: datetime) -> datetime:
+        return round_down(server_time + self.clock.offset) if self.clock.offset else server_time
+
+    def read_now(self) -> Operation[datetime]:
+        """The server's time, by way of the one document that is always there."""
+        rows = yield Request(self.migrations, "find", ({"_id": 1}, {"now": "$$NOW"}), alone=True)
+        if not rows:
+            raise SchemaMismatch("the database has no Windlass collections yet: call migrate(), or `windlass migrate`")
+        return self.by_our_clock(rows[0]["now"])
+
+    # Requests
+
+    def find_jobs(
+        self, filter: Mapping[str, Any], projection: Mapping[str, Any] | None = None, *, size: int, alone: bool = True
+    ) -> Request:
+        """Up to about `size` documents, in one batch: the server's own first batch is 101."""
+        return Request(self.jobs, "find", (filter, projection), {"batch_size": size + 1}, alone)
+
+    def read_brief(self, ids: Iterable[UUID]) -> Operation[tuple[dict[UUID, Document], datetime]]:
+        """What a decision needs of these jobs, in the operation's transaction, and the time there.
+
+        Nothing of it can change until the transaction ends without a write conflict, and then all is tried again.
+        """
+        wanted = list(dict.fromkeys(ids))
+        projection = {**BRIEF, "now": "$$NOW"}
+        rows = yield self.find_jobs({"_id": {"$in": wanted}}, projection, size=len(wanted), alone=False)
+        now = self.by_our_clock(rows[0]["now"]) if rows else EPOCH
+        return {row["_id"]: row for row in rows}, now

@@ -1,0 +1,223 @@
+"""Adding jobs.
+
+Three ways, by what is asked: jobs with fresh ids and no key are simply inserted; one job with an id that may be known,
+or with a key, is upserted, outside a transaction (where the server itself waits for a key that another transaction
+holds); a batch of such jobs, or a key that outlives its job, is read and written in one transaction.
+
+In a transaction all is read from one snapshot. What it shows as free either is, or the write ends in a write conflict,
+never in a duplicate-key error: that would end the caller's transaction without a label that tells him to try again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from pymongo import InsertOne, ReplaceOne, ReturnDocument, UpdateOne
+
+from ...errors import Conflict
+from ...job import NewJob
+from ...lifecycle import COMPLETED
+from ...operation import Operation, Request, Transient
+from ..store import Enqueued
+from .base import Base
+from .documents import HELD_BY_JOB, Document, add, rewritten, round_up, to_document, to_job
+from .failures import Duplicate
+
+TRIES = 10  # for a key whose holder vanishes whenever we look
+
+Key: TypeAlias = tuple[str, str]  # tenant and key
+Holders: TypeAlias = dict[tuple[bool, str, str], Document]  # whether it is a record, tenant, key
+
+
+class Enqueues(Base):
+    def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
+        if not jobs:
+            return []
+        plain = not resent and not any(new.id_given or new.unique_key is not None for new in jobs)
+        if plain and len({new.id for new in jobs}) == len(jobs):
+            return (yield from self._insert(jobs))
+        if len(jobs) == 1 and not has_record(jobs[0]):
+            return [(yield from self._upsert(jobs[0], resent))]
+        return (yield from self._resolve(jobs))
+
+    # Nothing to compare with
+
+    def _insert(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
+        """One document is atomic by itself; many are so in a transaction."""
+        now = yield from self.read_now()
+        documents = [to_document(new, now) for new in jobs]
+        yield Request(self.jobs, "insert_many", (documents,), {"ordered": False}, alone=len(documents) == 1)
+        return [Enqueued(to_job(document), True) for document in documents]
+
+    # One job
+
+    def _upsert(self, new: NewJob, resent: bool) -> Operation[Enqueued]:
+        now = yield from self.read_now()
+        document = to_document(new, now)
+        keyed = "unique_held" in document
+        same = {name: document[name] for name in (("tenant", "unique_key", "unique_held") if keyed else ("_id",))}
+        for _ in range(TRIES):
+            if keyed and (new.id_given or resent):
+                known = yield self.find_jobs({"_id": new.id}, size=1)
+                if known:
+                    return Enqueued(to_job(known[0], created=False), False)
+            change = {"$setOnInsert": document}
+            try:
+                (result,) = yield Request(self.jobs, "update_one", (same, change), {"upsert": True}, alone=True)
+            except Duplicate:
+                continue
+            if result.upserted_id is not None:
+                return Enqueued(to_job(document), True)
+            holder = yield from self._yield_to_holder(new, same, now)
+            if holder is not None:
+                return Enqueued(to_job(holder, created=False), False)
+        raise Transient(f"the holder of the unique key {new.unique_key!r} changed each time we looked")
+
+    def _yield_to_holder(self, new: NewJob, same: Document, now: datetime) -> Operation[Document | None]:
+        """The job that is there, rewritten if that was asked; None where it has gone meanwhile."""
+        found: Sequence[Any] = yield self.find_jobs(same, size=1)
+        if not found:
+            return None
+        if new.on_conflict == "raise" and found[0]["_id"] != new.id:
+            raise conflict(new, found[0]["_id"])
+        if new.on_conflict == "replace" and found[0].get("unique_until") == "claimed":
+            filter = {"_id": found[0]["_id"], "unique_held": True}
+            options = {"return_document": ReturnDocument.AFTER}
+            update = rewrite(rewritten(new, now))
+            found = yield Request(self.jobs, "find_one_and_update", (filter, update), options, alone=True)
+        return found[0]  # type: ignore[no-any-return]
+
+    # Many jobs, or keys that outlive them
+
+    def _resolve(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
+        now = yield from self.read_now()
+        ids = [new.id for new in jobs]
+        known = yield self.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
+        holders = yield from self._holders(jobs, now)
+        batch = Batch(now, {document["_id"]: document for document in known}, holders)
+        answers = [batch.add(new) for new in jobs]
+        if batch.writes:
+            yield Request(self.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
+        if batch.records:
+            yield Request(self.keys, "bulk_write", (batch.records,), {"ordered": False})
+        return [Enqueued(to_job(document, created=created), created) for document, created in answers]
+
+    def _holders(self, jobs: Sequence[NewJob], now: datetime) -> Operation[Holders]:
+        """Which jobs hold the keys that are asked for."""
+        by_tenant: defaultdict[str, set[str]] = defaultdict(set)
+        records: set[Key] = set()
+        for new in jobs:
+            if has_record(new):
+                records.add(key_of(new))
+            elif new.unique_key is not None:
+                by_tenant[new.tenant].add(new.unique_key)
+        holders: Holders = {}
+        for tenant, keys in sorted(by_tenant.items()):
+            filter = {"tenant": tenant, "unique_key": {"$in": sorted(keys)}, "unique_held": True}
+            for document in (yield self.find_jobs(filter, size=len(keys), alone=False)):
+                holders[False, tenant, document["unique_key"]] = document
+        if records:
+            holders |= yield from self._recorded_holders(sorted(records), now)
+        return holders
+
+    def _recorded_holders(self, keys: Sequence[Key], now: datetime) -> Operation[Holders]:
+        filter = {"_id": {"$in": [record_id(*key) for key in keys]}}
+        found = yield Request(self.keys, "find", (filter,), {"batch_size": len(keys) + 1})
+        records = [record for record in found if record.get("ends_at") is None or record["ends_at"] > now]
+        ids = [record["job_id"] for record in records]
+        rows = yield self.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
+        documents = {row["_id"]: row for row in rows}
+        return {
+            (True, record["_id"]["tenant"], record["_id"]["key"]): documents.get(record["job_id"]) or bygone(record)
+            for record in records
+        }
+
+
+class Batch:
+    """Jobs added one after the other to what is known, without I/O; `writes` and `records` say what to do then."""
+
+    def __init__(self, now: datetime, known: dict[UUID, Document], holders: Holders) -> None:
+        self.now, self.known, self.holders = now, known, holders
+        self.writes: dict[UUID, InsertOne[Any] | UpdateOne] = {}
+        self.records: list[ReplaceOne[Any]] = []
+
+    def add(self, new: NewJob) -> tuple[Document, bool]:
+        """The document of this job, or of the one in its place."""
+        if new.id in self.known:
+            return self.known[new.id], False
+        key = (has_record(new), *key_of(new))
+        if new.unique_key is not None and key in self.holders:
+            return self._yield_to(self.holders[key], new), False
+        document = self.known[new.id] = to_document(new, self.now)
+        self.writes[new.id] = InsertOne(document)
+        if new.unique_key is not None:
+            self.holders[key] = document
+        if has_record(new):
+            self.records.append(self._record(new))
+        return document, True
+
+    def _yield_to(self, holder: Document, new: NewJob) -> Document:
+        if new.on_conflict == "raise":
+            raise conflict(new, holder["_id"])
+        if new.on_conflict == "replace" and holder.get("unique_until") == "claimed":
+            changes = rewritten(new, self.now)
+            holder.update(changes)
+            if changes["expires_at"] is None:
+                del holder["expires_at"]
+            if not isinstance(self.writes.get(holder["_id"]), InsertOne):
+                self.writes[holder["_id"]] = UpdateOne({"_id": holder["_id"], "unique_held": True}, rewrite(changes))
+        return holder
+
+    def _record(self, new: NewJob) -> ReplaceOne[Any]:
+        """Who took the key. What it is kept for afterwards is the answer to those who come when the job is gone."""
+        id = record_id(*key_of(new))
+        record = {"_id": id, "job_id": new.id, "type": new.type, "queue": new.queue, "created_at": self.now}
+        if new.window_seconds is not None:
+            record["ends_at"] = round_up(add(self.now, new.window_seconds))
+        return ReplaceOne({"_id": id}, record, upsert=True)
+
+
+def has_record(new: NewJob) -> bool:
+    """Whether its key outlives it, in a record of its own."""
+    return new.unique_key is not None and new.unique_until not in HELD_BY_JOB
+
+
+def key_of(new: NewJob) -> Key:
+    return new.tenant, new.unique_key or ""
+
+
+def record_id(tenant: str, key: str) -> Document:
+    return {"tenant": tenant, "key": key}
+
+
+def conflict(new: NewJob, holder: UUID) -> Conflict:
+    return Conflict(f"the unique key {new.unique_key!r} belongs to job {holder}")
+
+
+def rewrite(changes: Document) -> Document:
+    update: Document = {"$set": {name: value for name, value in changes.items() if value is not None}}
+    if changes["expires_at"] is None:
+        update["$unset"] = {"expires_at": ""}
+    return update
+
+
+def bygone(record: Document) -> Document:
+    """A job that is no longer kept but whose key still is: what its record remembers of it."""
+    created_at = record["created_at"]
+    return {
+        "_id": record["job_id"],
+        "state": COMPLETED,
+        "queue": record["queue"],
+        "type": record["type"],
+        "tenant": record["_id"]["tenant"],
+        "unique_key": record["_id"]["key"],
+        "rank": 0,
+        "run_at": created_at,
+        "created_at": created_at,
+        "attempt": 0,
+        "input": "{}",
+    }

@@ -1,0 +1,77 @@
+"""What pymongo raises, in our words."""
+
+from __future__ import annotations
+
+from bson.errors import BSONError
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    InvalidOperation,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+
+from ...errors import InvalidInput, StoreUnavailable, WindlassError
+from ...operation import Transient
+
+RAISED = (PyMongoError, BSONError, OverflowError)
+
+DUPLICATE_KEY, WRITE_CONFLICT = 11000, 112
+REFUSED_LOGIN = (13, 18, 8000)
+NO_TRANSACTIONS = 20
+
+STANDALONE = (
+    "is a standalone server, and Windlass needs a replica set, because it uses transactions. "
+    "One node is enough: start mongod with --replSet rs0 and run rs.initiate() once in mongosh"
+)
+
+
+class Duplicate(WindlassError):
+    """A unique index refused a write outside a transaction: somebody was quicker."""
+
+
+def translate(error: Exception, place: str, *, in_transaction: bool) -> WindlassError:
+    """The error to raise instead; `place` is the server without its password."""
+    match error:
+        case ServerSelectionTimeoutError():  # labelled transient in a transaction, yet waited for long enough
+            hint = " (its replica set is not initiated: run rs.initiate())" if "RSGhost" in str(error) else ""
+            return StoreUnavailable(f"MongoDB at {place} cannot be reached{hint}: {shorten(error)}")
+        case PyMongoError() if error.has_error_label("TransientTransactionError"):
+            return Transient(shorten(error))
+        case ConnectionFailure():
+            return StoreUnavailable(f"MongoDB at {place} broke off: {shorten(error)}")
+        case DocumentTooLarge() | InvalidOperation() | BSONError() | OverflowError():
+            return InvalidInput(f"MongoDB cannot do this: {shorten(error)}")
+        case ConfigurationError():
+            return StoreUnavailable(f"MongoDB at {place} cannot be used: {shorten(error)}")
+        case OperationFailure():
+            return translate_refusal(error, place, in_transaction)
+    return StoreUnavailable(f"MongoDB at {place}: {shorten(error)}")
+
+
+def translate_refusal(error: OperationFailure, place: str, in_transaction: bool) -> WindlassError:
+    codes = all_codes(error)
+    if DUPLICATE_KEY in codes:
+        return Transient(shorten(error)) if in_transaction else Duplicate(shorten(error))
+    if WRITE_CONFLICT in codes:
+        return Transient(shorten(error))
+    if NO_TRANSACTIONS in codes:
+        return StoreUnavailable(f"MongoDB at {place} {STANDALONE}")
+    if codes.intersection(REFUSED_LOGIN):
+        return StoreUnavailable(f"MongoDB at {place} does not let us in: {shorten(error)}")
+    return StoreUnavailable(f"MongoDB at {place} refused: {shorten(error)}")
+
+
+def all_codes(error: OperationFailure) -> set[int]:
+    codes = {error.code or 0}
+    if isinstance(error, BulkWriteError):
+        codes |= {one.get("code", 0) for one in error.details.get("writeErrors", ())}
+    return codes
+
+
+def shorten(error: Exception) -> str:
+    """The first part of a message: pymongo appends the whole topology, or the whole answer."""
+    return str(error).partition(", full error:")[0].partition(", Topology Description:")[0][:500]

@@ -1,0 +1,86 @@
+"""Keeping jobs, and taking them from workers that are gone."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from pymongo import UpdateMany
+
+from ...lifecycle import FAILED, FINISHED, RUNNING
+from ...operation import Operation, Request
+from ...outcome import Settlement, decide_rescue, describe_error, encode_error
+from ..store import Lease, Reason, Renewal
+from .documents import Document, to_job
+from .settle import Settlements
+
+log = logging.getLogger("windlass.store")
+
+STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
+
+
+class Leases(Settlements):
+    random: Callable[[], float] = random.random
+
+    def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
+        if not leases:
+            return []
+        groups: defaultdict[tuple[UUID, float], list[UUID]] = defaultdict(list)
+        for lease in leases:
+            groups[lease.token, lease.seconds].append(lease.id)
+        now = self.now_expression
+        writes = [
+            UpdateMany(
+                {"_id": {"$in": ids}, "token": token, "state": RUNNING},
+                [{"$set": {"leased_until": {"$add": [now, seconds * 1000]}, "heard_at": now}}],
+            )
+            for (token, seconds), ids in groups.items()
+        ]
+        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        ids = list({lease.id for lease in leases})
+        projection = dict.fromkeys(("token", "state", "leased_until", "cancel_requested"), 1)
+        rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
+        documents = {row["_id"]: row for row in rows}
+        return [renewal_of(lease, documents.get(lease.id)) for lease in leases]
+
+    def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
+        if limit < 1:
+            return []
+        lost: Document = {"$expr": {"$lte": ["$leased_until", self.now_expression]}}
+        if stale_before is not None:
+            lost = {"heard_at": {"$lt": stale_before}}
+        options = {"limit": limit, "batch_size": limit + 1}
+        found = yield Request(self.jobs, "find", ({"state": RUNNING, **lost},), options)
+        if not found:
+            return []
+        now = yield from self.read_now()
+        stagger_seconds = min(STAGGER_EACH * (len(found) - 1), STAGGER_MOST)
+        settlements = [self._decide(document, stagger_seconds) for document in found]
+        yield from self.write_endings(zip(settlements, found, strict=True), now, rescued=True)
+        return settlements
+
+    def _decide(self, document: Document, stagger_seconds: float) -> Settlement:
+        """One document that cannot be read must not keep the others from being rescued: it has failed."""
+        id, token = document["_id"], document.get("token")
+        try:
+            return decide_rescue(
+                to_job(document), document["token"], random=self.random, stagger_seconds=stagger_seconds
+            )
+        except Exception as error:
+            log.warning("job %s cannot be read, so it is failed: %r", id, error)
+            return Settlement(id=id, token=token, state=FAILED, error=encode_error(describe_error(error)))
+
+
+def renewal_of(lease: Lease, document: Document | None) -> Renewal:
+    reason: Reason
+    if document is None:
+        reason = "not found"
+    elif document["state"] == RUNNING and document.get("token") == lease.token:
+        return Renewal(lease.id, document["leased_until"], document.get("cancel_requested", False))
+    else:
+        reason = "already finished" if document["state"] in FINISHED else "taken by another"
+    return Renewal(lease.id, None, reason=reason)

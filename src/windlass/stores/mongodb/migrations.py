@@ -1,0 +1,143 @@
+"""The schema: indexes, and a record of which were made.
+
+To make an index that exists is to do nothing, so any number of processes may migrate at once: the server builds each
+index once and the others wait for it. Whoever writes the record says that he did it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import IndexModel
+
+from ...errors import SchemaMismatch
+from ...lifecycle import PENDING
+from ...operation import Operation, Request
+from .base import Base
+from .failures import Duplicate
+
+HINTS_KEPT = 300  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    collection: str
+    name: str
+    keys: tuple[tuple[str, int], ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """`min_compatible`: the oldest code, by the newest migration that it knows, that can go on beside this one."""
+
+    version: int
+    name: str
+    min_compatible: int
+    indexes: tuple[Index, ...]
+
+
+def up(*fields: str) -> tuple[tuple[str, int], ...]:
+    return tuple((name, 1) for name in fields)
+
+
+MIGRATIONS = (
+    Migration(
+        1,
+        "0001 jobs, keys, tallies, hints",
+        1,
+        (
+            # Claims, in their order; with the state in it, counts and the names of queues need no document.
+            Index(
+                "jobs",
+                "ready",
+                up("state", "queue", "rank", "run_at", "_id", "type"),
+                {"partialFilterExpression": {"state": PENDING}},
+            ),
+            Index("jobs", "by_state", up("state", "_id")),
+            Index("jobs", "by_type", up("type", "_id")),
+            Index("jobs", "by_tenant", up("tenant", "_id"), {"partialFilterExpression": {"tenant": {"$gt": ""}}}),
+            Index(
+                "jobs",
+                "by_chain",
+                up("chain_id", "chain_index"),
+                {"unique": True, "partialFilterExpression": {"chain_index": {"$gt": 0}}},
+            ),
+            Index(
+                "jobs",
+                "held_keys",
+                up("tenant", "unique_key"),
+                {"unique": True, "partialFilterExpression": {"unique_held": True}},
+            ),
+            Index("jobs", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
+            Index("keys", "ends", up("ends_at"), {"expireAfterSeconds": 0, "sparse": True}),
+            Index("keys", "by_job", up("job_id")),
+            Index("tallies", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
+            Index("tallies", "raw", up("raw"), {"sparse": True}),
+            Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
+        ),
+    ),
+)
+LATEST = MIGRATIONS[-1].version
+
+
+class Migrations(Base):
+    def migrate(self) -> Operation[list[str]]:
+        if (yield from self.check_schema()):
+            return []
+        applied = []
+        for migration in MIGRATIONS:
+            for collection in sorted({index.collection for index in migration.indexes}):
+                models = [
+                    IndexModel(list(index.keys), name=index.name, **index.options)
+                    for index in migration.indexes
+                    if index.collection == collection
+                ]
+                yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
+            if (yield from self._record(migration)):
+                applied.append(migration.name)
+        return applied
+
+    def _record(self, migration: Migration) -> Operation[bool]:
+        now = {"$cond": [{"$eq": [{"$type": "$applied_at"}, "missing"]}, "$$NOW", "$applied_at"]}
+        fields = {"name": {"$literal": migration.name}, "min_compatible": migration.min_compatible, "applied_at": now}
+        change, options = [{"$set": fields}], {"upsert": True}
+        try:
+            (result,) = yield Request(
+                self.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
+            )
+        except Duplicate:
+            return False
+        return result.upserted_id is not None
+
+    def check_schema(self) -> Operation[bool]:
+        rows = yield Request(self.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
+        if not rows:
+            return False
+        newest = rows[0]
+        if newest["min_compatible"] > LATEST:
+            raise SchemaMismatch(
+                f"the database has schema {newest['_id']}, which needs code that knows schema "
+                f"{newest['min_compatible']}; this is {LATEST}: install a newer Windlass"
+            )
+        return bool(newest["_id"] >= LATEST)
+
+    def script(self) -> str:
+        """For mongosh."""
+        lines = []
+        for migration in MIGRATIONS:
+            lines.append(f"// {migration.name}")
+            for index in migration.indexes:
+                options = json.dumps({"name": index.name, **index.options})
+                lines.append(
+                    f'db.getCollection("{self.prefix}{index.collection}")'
+                    f".createIndex({json.dumps(dict(index.keys))}, {options});"
+                )
+            record = json.dumps({"name": migration.name, "min_compatible": migration.min_compatible})
+            lines.append(
+                f'db.getCollection("{self.migrations}").updateOne({{_id: {migration.version}}}, '
+                f"{{$setOnInsert: {record}, $currentDate: {{applied_at: true}}}}, {{upsert: true}});"
+            )
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,63 @@
+"""Looking at jobs and queues."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from ...job import Job
+from ...lifecycle import BLOCKED, PENDING, RUNNING
+from ...operation import Operation, Request
+from ..store import Counts, Filter, Tally
+from .base import Base
+from .documents import Document, to_job
+
+BY_QUEUE_AND_TYPE = {"queue": "$queue", "type": "$type", "state": "$state"}
+
+
+class Reads(Base):
+    def get(self, ids: Sequence[UUID]) -> Operation[builtins.list[Job]]:
+        rows = yield self.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
+        return [to_job(row) for row in rows]
+
+    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[builtins.list[Job]]:
+        if limit < 1:
+            return []
+        options = {"sort": [("_id", -1)], "limit": limit, "batch_size": limit + 1}
+        rows = yield Request(self.jobs, "find", (conditions(filter, before),), options, alone=True)
+        return [to_job(row) for row in rows]
+
+    def counts(self) -> Operation[Counts]:
+        """From one snapshot: what waits from the ready index alone, what runs from the index of states, what is
+        finished from the tallies."""
+        tallies: builtins.list[Tally] = []
+        total: dict[str, Any] = {"$sum": 1}
+        for state in (PENDING, RUNNING, BLOCKED):
+            group = {"$group": {"_id": BY_QUEUE_AND_TYPE, "count": total}}
+            rows = yield Request(self.jobs, "aggregate", ([{"$match": {"state": state}}, group],))
+            tallies += [Tally(**row["_id"], count=row["count"]) for row in rows]
+        group = {"$group": {"_id": BY_QUEUE_AND_TYPE, "count": {"$sum": "$count"}}}
+        rows = yield Request(self.tallies, "aggregate", ([group],))
+        return Counts([*tallies, *(Tally(**row["_id"], count=row["count"]) for row in rows)])
+
+    def paused(self) -> Operation[builtins.list[str]]:
+        rows = yield Request(self.queues, "find", ({"paused": True},), {"sort": [("_id", 1)]}, alone=True)
+        return [row["_id"] for row in rows]
+
+    def live_queues(self) -> Operation[builtins.list[str]]:
+        """One step through the ready index for each queue, however many jobs it has."""
+        pipeline = [{"$match": {"state": PENDING}}, {"$group": {"_id": "$queue"}}]
+        rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
+        return sorted(row["_id"] for row in rows)
+
+
+def conditions(filter: Filter, before: UUID | None) -> Document:
+    given = {"state": filter.state, "type": filter.type, "queue": filter.queue, "tenant": filter.tenant}
+    query: Document = {name: value for name, value in given.items() if value is not None}
+    if before is not None:
+        query["_id"] = {"$lt": before}
+    if filter.chain is not None:  # the first of a chain is the job whose id it bears; the index has the others
+        query["$or"] = [{"_id": filter.chain}, {"chain_id": filter.chain, "chain_index": {"$gt": 0}}]
+    return query

@@ -1,0 +1,195 @@
+"""Ending attempts: one transaction, in which the jobs are read, judged, written and counted.
+
+What is written alike goes out as one update for all; the fence (id and token as a pair) stands in each update. A job
+that changes between our reading and our writing is a write conflict for the server, and all is tried again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import UUID, uuid4
+
+from pymongo import DeleteMany, UpdateMany
+
+from ...lifecycle import BLOCKED, CANCELLED, COMPLETED, FINISHED, PENDING, RUNNING, State
+from ...operation import Operation, Request, Transient
+from ...outcome import Settlement
+from ...policy import DEFAULT
+from ..store import Reason, Refusal
+from .documents import Document, add, round_up
+from .tallies import Slot, Tallies, slot_of
+
+WAITING = (PENDING, BLOCKED)
+
+Accepted: TypeAlias = Literal["accepted", "accepted before"]
+
+
+class Ending(NamedTuple):
+    """What is written alike on all jobs of a group."""
+
+    token: UUID | None
+    state: State
+    keep_seconds: int
+    output: str | None
+    error: str | None
+    attempts: str | None
+    run_at: datetime | None
+    delay_seconds: float | None
+    refund: int
+
+
+class Settlements(Tallies):
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
+        if not settlements:
+            return []
+        documents, now = yield from self.read_brief(settlement.id for settlement in settlements)
+        accepted: list[tuple[Settlement, Document]] = []
+        refusals: list[Refusal] = []
+        for settlement in settlements:
+            document = documents.get(settlement.id)
+            match judge(settlement, document):
+                case "accepted" if document is not None:
+                    accepted.append((settlement, dict(document)))
+                    foresee(settlement, document)
+                case "taken by another" | "not found" | "already finished" as reason:
+                    refusals.append(Refusal(settlement.id, reason))
+        yield from self.write_endings(accepted, now)
+        return refusals
+
+    def write_endings(
+        self, accepted: Iterable[tuple[Settlement, Document]], now: datetime, *, rescued: bool = False
+    ) -> Operation[None]:
+        """Write what was judged to be right, and count it. `rescued`: by somebody else than who holds the lease."""
+        groups: defaultdict[Ending, list[UUID]] = defaultdict(list)
+        counts: Counter[Slot] = Counter()
+        for settlement, document in accepted:
+            ending = ending_of(settlement, document)
+            groups[ending].append(settlement.id)
+            if ending.state in FINISHED and ending.keep_seconds != 0:
+                purge_at = purge_moment(ending.keep_seconds, now)
+                slot = slot_of(
+                    document.get("queue", ""), document.get("type", ""), ending.state, purge_at, ending.keep_seconds
+                )
+                counts[slot] += 1
+        if not groups:
+            return
+        writes = [write_of(ending, ids, now, rescued) for ending, ids in groups.items()]
+        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
+            raise Transient("a job changed while it was being settled")
+        yield from self.add_tallies(counts)
+
+
+def judge(settlement: Settlement, document: Document | None) -> Accepted | Reason:
+    """What the fence says. One that was accepted before was sent again because its answer was lost."""
+    if document is None:
+        return "not found"
+    state, token = document["state"], document.get("token")
+    if settlement.token is None:
+        if state in WAITING:
+            return "accepted"
+        if state == settlement.state and token is None:
+            return "accepted before"
+    elif token == settlement.token:
+        return "accepted" if state == RUNNING else "accepted before"
+    elif document.get("previous_token") == settlement.token:
+        return "accepted before"
+    return "already finished" if state in FINISHED else "taken by another"
+
+
+def foresee(settlement: Settlement, document: Document) -> None:
+    """Let the next one in the same batch find the job as this one leaves it."""
+    document["state"] = final_state(settlement, document)
+    if document["state"] == PENDING and settlement.token is not None:
+        document["token"], document["previous_token"] = None, settlement.token
+
+
+def final_state(settlement: Settlement, document: Document) -> State:
+    """A job that would come back, and that somebody wants cancelled, is cancelled."""
+    back = settlement.state == PENDING and document.get("cancel_requested", False)
+    return CANCELLED if back else settlement.state
+
+
+def ending_of(settlement: Settlement, document: Document) -> Ending:
+    state = final_state(settlement, document)
+    keep_seconds = document.get("keep_seconds")
+    return Ending(
+        settlement.token,
+        state,
+        DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
+        settlement.output,
+        settlement.error,
+        settlement.attempts,
+        settlement.run_at,
+        settlement.delay_seconds,
+        settlement.refund,
+    )
+
+
+def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
+    """None: kept for ever, or until after the year 9999."""
+    if keep_seconds < 0:
+        return None
+    try:
+        return now + timedelta(seconds=keep_seconds)
+    except OverflowError:
+        return None
+
+
+def write_of(ending: Ending, ids: list[UUID], now: datetime, rescued: bool) -> UpdateMany | DeleteMany:
+    fence: Document = {"_id": {"$in": ids}, "token": ending.token}
+    if ending.token is None:
+        fence["state"] = {"$in": WAITING}
+    if rescued:
+        fence["state"] = RUNNING
+    if ending.state not in FINISHED:
+        return UpdateMany(fence, sent_back(ending, now, rescued))
+    if ending.keep_seconds == 0:
+        return DeleteMany(fence)
+    return UpdateMany(fence, finished(ending, now, rescued))
+
+
+def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
+    """Pending again. The token moves aside, so that the same settlement, sent again, finds that it was accepted.
+
+    Not so for a rescue: the late settlement of the worker that was given up must find itself refused.
+    """
+    changes: Document = {"state": PENDING}
+    leftovers = ["token", "worker", "claimed_at", "heard_at", "leased_until"]
+    if rescued:
+        leftovers.append("previous_token")
+    elif ending.token is not None:
+        changes["previous_token"] = ending.token
+    if ending.run_at is not None:
+        changes["run_at"] = round_up(ending.run_at)
+    elif ending.delay_seconds is not None:
+        changes["run_at"] = round_up(add(now, ending.delay_seconds))
+    update = _update(changes, leftovers, error=ending.error, attempts=ending.attempts)
+    if ending.refund:
+        update["$inc"] = {"attempt": -ending.refund}
+    return update
+
+
+def finished(ending: Ending, now: datetime, rescued: bool) -> Document:
+    """Terminal. It keeps the token, and with it the proof that this settlement was accepted; a rescuer's is new."""
+    changes: Document = {"state": ending.state, "finished_at": now, "keep_seconds": ending.keep_seconds}
+    leftovers = ["heard_at", "leased_until", "unique_held"]
+    if rescued:
+        changes["token"] = uuid4()
+        leftovers.append("previous_token")
+    purge_at = purge_moment(ending.keep_seconds, now)
+    if purge_at is not None:
+        changes["purge_at"] = purge_at
+    if ending.state == COMPLETED:
+        leftovers.append("error")
+    error = None if ending.state == COMPLETED else ending.error
+    return _update(changes, leftovers, error=error, attempts=ending.attempts, output=ending.output)
+
+
+def _update(changes: Document, leftovers: list[str], **given: Any) -> Document:
+    """What was not given stays as it was."""
+    changes |= {name: value for name, value in given.items() if value is not None}
+    return {"$set": changes, "$unset": dict.fromkeys(leftovers, "")}

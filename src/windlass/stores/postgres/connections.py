@@ -1,0 +1,227 @@
+"""PostgreSQL connections: a small pool of our own, for threads and for each event loop, and the caller's own.
+
+The pool has neither threads nor tasks, so there is nothing to end when a loop does, and a forked child simply starts
+an empty one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from ...operation import (
+    Begin,
+    Commit,
+    Copy,
+    Operation,
+    Rollback,
+    Rows,
+    Sleep,
+    Statement,
+    Step,
+    adrive,
+    arun,
+    drive,
+    run,
+)
+from .borrowed import borrow, borrow_async
+from .errors import mapped
+
+T = TypeVar("T")
+
+CONTROL = {Begin: "BEGIN", Commit: "COMMIT", Rollback: "ROLLBACK"}
+SETTINGS = {"application_name": "windlass", "connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
+
+
+class SyncLink:
+    """Steps on a psycopg connection of ours, which is in autocommit mode."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+
+    def execute(self, step: Step) -> Rows:
+        with mapped():
+            match step:
+                case Statement(query=query, parameters=parameters):
+                    return self._statements(query.binary if parameters else query.statements, parameters)
+                case Copy():
+                    with self.cursor.copy(copy_statement(step)) as copy:
+                        copy.set_types(list(step.types))
+                        for row in step.rows:
+                            copy.write_row(row)
+                    return ()
+                case Sleep(seconds=seconds):
+                    time.sleep(seconds)
+                    return ()
+                case _:
+                    self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+                    return ()
+
+    def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        for statement in statements:
+            self.cursor.execute(statement, parameters or None)
+        return self.cursor.fetchall() if self.cursor.description else ()
+
+
+class AsyncLink:
+    """`SyncLink`, awaited."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+
+    async def execute(self, step: Step) -> Rows:
+        with mapped():
+            match step:
+                case Statement(query=query, parameters=parameters):
+                    return await self._statements(query.binary if parameters else query.statements, parameters)
+                case Copy():
+                    async with self.cursor.copy(copy_statement(step)) as copy:
+                        copy.set_types(list(step.types))
+                        for row in step.rows:
+                            await copy.write_row(row)
+                    return ()
+                case Sleep(seconds=seconds):
+                    await asyncio.sleep(seconds)
+                    return ()
+                case _:
+                    await self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+                    return ()
+
+    async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        for statement in statements:
+            await self.cursor.execute(statement, parameters or None)
+        return await self.cursor.fetchall() if self.cursor.description else ()
+
+
+def copy_statement(step: Copy) -> str:
+    return f"COPY {step.table} ({', '.join(step.columns)}) FROM STDIN (FORMAT binary)"
+
+
+def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Not closed, in no transaction, and silent: an idle connection that has something to say was ended."""
+    if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        return False
+    readable, _, _ = select.select([connection.fileno()], [], [], 0)
+    return not readable
+
+
+class PostgresConnections:
+    """Connections to one server."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self.url, self.size = url, size
+        self._pid = os.getpid()
+        self._idle: list[SyncLink] = []
+        self._places = threading.BoundedSemaphore(size)
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
+
+    def connect_plainly(self) -> psycopg.Connection[Any]:
+        with mapped(self.url):
+            return psycopg.connect(self.url, autocommit=True, **SETTINGS)
+
+    # Sync
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        with self.link() as link:
+            return run(make, link)
+
+    @contextmanager
+    def link(self) -> Iterator[SyncLink]:
+        self._after_fork()
+        with self._places:
+            link = next((one for one in iter(self._pop, None) if usable(one.connection)), None)
+            link = link or SyncLink(self.connect_plainly())
+            try:
+                yield link
+            finally:
+                if usable(link.connection):
+                    self._idle.append(link)
+                else:
+                    link.connection.close()
+
+    def _pop(self) -> SyncLink | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        with borrow(connection) as (link, begun):
+            return drive(make(), link) if begun else run(make, link)
+
+    # Async
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        async with self.alink() as link:
+            return await arun(make, link)
+
+    @asynccontextmanager
+    async def alink(self) -> AsyncIterator[AsyncLink]:
+        self._after_fork()
+        pool = self._loops.get(loop := asyncio.get_running_loop())
+        if pool is None:
+            pool = self._loops[loop] = _LoopPool(self.size)
+        async with pool.places:
+            link = None
+            while pool.idle and link is None:
+                candidate = pool.idle.pop()
+                link = candidate if usable(candidate.connection) else None
+            link = link or await self._aconnect()
+            try:
+                yield link
+            finally:
+                if usable(link.connection):
+                    pool.idle.append(link)
+                else:
+                    await link.connection.close()
+
+    async def _aconnect(self) -> AsyncLink:
+        with mapped(self.url):
+            return AsyncLink(await psycopg.AsyncConnection.connect(self.url, autocommit=True, **SETTINGS))
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        async with borrow_async(connection) as (link, begun):
+            return await adrive(make(), link) if begun else await arun(make, link)
+
+    # Ending
+
+    def close(self) -> None:
+        self._after_fork()
+        while (link := self._pop()) is not None:
+            link.connection.close()
+
+    async def aclose(self) -> None:
+        self.close()
+        pool = self._loops.pop(asyncio.get_running_loop(), None)
+        for link in pool.idle if pool else ():
+            await link.connection.close()
+
+    def _after_fork(self) -> None:
+        """The parent's sockets are the parent's: forgotten here, never closed, since closing would end them there."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            _kept_from_collection.extend(self._idle)
+            _kept_from_collection.extend(link for pool in self._loops.values() for link in pool.idle)
+            self._idle, self._loops = [], weakref.WeakKeyDictionary()
+            self._places = threading.BoundedSemaphore(self.size)
+
+
+class _LoopPool:
+    def __init__(self, size: int) -> None:
+        self.idle: list[AsyncLink] = []
+        self.places = asyncio.Semaphore(size)
+
+
+_kept_from_collection: list[SyncLink | AsyncLink] = []

@@ -1,0 +1,139 @@
+-- Live jobs and finished ones live apart: the live table stays small, and to finish is to move.
+-- Columns that only later features write (lane, seq, linked, blockers_left, schedule) are here from the start, so that
+-- no later migration has to rewrite a table.
+
+CREATE TYPE {state} AS ENUM ('blocked', 'pending', 'running', 'completed', 'failed', 'cancelled');
+
+CREATE TABLE {jobs} (
+    id uuid PRIMARY KEY,
+    run_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
+    state {state} NOT NULL,
+    attempt integer NOT NULL DEFAULT 0,
+    rank smallint NOT NULL DEFAULT 0,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    linked boolean NOT NULL DEFAULT false,
+    unique_held boolean NOT NULL DEFAULT false,
+    lane smallint,
+    chain_index integer NOT NULL DEFAULT 0,
+    chain_id uuid NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    tenant text NOT NULL DEFAULT '',
+    input json NOT NULL,
+    max_attempts integer,
+    lease_seconds double precision,
+    keep_seconds integer,
+    policy text,
+    token uuid,
+    worker text,
+    claimed_at timestamptz,
+    leased_until timestamptz,
+    expires_at timestamptz,
+    previous_token uuid,
+    unique_key text,
+    unique_until text,
+    order_key text,
+    seq bigint,
+    blockers_left integer,
+    schedule text,
+    labels text,
+    error text,
+    attempts text,
+    progress text,
+    trace text
+) WITH (
+    fillfactor = 75,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE INDEX {prefix}jobs_ready ON {jobs} (queue, rank, run_at, id, type)
+    WHERE state = 'pending' AND (lane IS NULL OR lane = 2);
+
+-- On the id, not on leased_until: an index on that would make every renewal write to it.
+CREATE INDEX {prefix}jobs_running ON {jobs} (id) WHERE state = 'running';
+
+CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key) WHERE unique_held;
+
+CREATE UNIQUE INDEX {prefix}jobs_chain ON {jobs} (chain_id, chain_index) WHERE chain_index > 0;
+
+CREATE TABLE {history} (
+    id uuid NOT NULL,
+    run_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL,
+    finished_at timestamptz NOT NULL,
+    purge_at timestamptz,
+    state {state} NOT NULL,
+    attempt integer NOT NULL,
+    slot smallint NOT NULL,
+    rank smallint NOT NULL,
+    chain_index integer NOT NULL,
+    chain_id uuid NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    tenant text NOT NULL,
+    input json NOT NULL,
+    output text,
+    max_attempts integer,
+    lease_seconds double precision,
+    keep_seconds integer,
+    policy text,
+    token uuid,
+    worker text,
+    claimed_at timestamptz,
+    expires_at timestamptz,
+    unique_key text,
+    unique_until text,
+    order_key text,
+    schedule text,
+    labels text,
+    error text,
+    attempts text,
+    trace text,
+    PRIMARY KEY (id, slot)
+) PARTITION BY LIST (slot);
+
+-- A ring of day slots, each emptied by TRUNCATE when its day is over, and slot 32 for what is kept longer.
+DO $$ BEGIN
+    FOR slot IN 0..32 LOOP
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF {history} FOR VALUES IN (%s)
+            WITH (autovacuum_vacuum_insert_scale_factor = 0.5)', '{schema}', '{prefix}history_' || slot, slot);
+    END LOOP;
+    END $$;
+
+CREATE INDEX {prefix}history_type ON {history} (type, id);
+
+CREATE INDEX {prefix}history_state ON {history} (state, id) WHERE state <> 'completed';
+
+CREATE INDEX {prefix}history_tenant ON {history} (tenant, id) WHERE tenant <> '';
+
+CREATE INDEX {prefix}history_purge ON {history} (purge_at)
+    WHERE purge_at IS NOT NULL AND (keep_seconds < 86400 OR slot = 32);
+
+CREATE INDEX {prefix}history_chain ON {history} (chain_id, chain_index) WHERE chain_index > 0;
+
+-- Keys that outlive their job: for ever, or for a time.
+CREATE TABLE {keys} (
+    tenant text NOT NULL,
+    key text NOT NULL,
+    job_id uuid NOT NULL,
+    ends_at timestamptz,
+    PRIMARY KEY (tenant, key)
+);
+
+CREATE INDEX {prefix}keys_job ON {keys} (job_id);
+
+CREATE INDEX {prefix}keys_end ON {keys} (ends_at) WHERE ends_at IS NOT NULL;
+
+CREATE TABLE {queues} (name text PRIMARY KEY, paused_at timestamptz);
+
+-- How many finished jobs there are, as insert-only differences that upkeep folds.
+CREATE TABLE {tallies} (
+    slot smallint NOT NULL,
+    queue text NOT NULL,
+    type text NOT NULL,
+    state {state} NOT NULL,
+    count bigint NOT NULL
+);

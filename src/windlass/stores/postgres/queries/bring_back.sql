@@ -1,0 +1,18 @@
+WITH gone AS (
+    DELETE FROM {history} WHERE id = ANY(:ids::uuid[]) AND state IN ('failed', 'cancelled') RETURNING *
+), back AS (
+    INSERT INTO {jobs} (
+        id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
+        keep_seconds, policy, unique_key, unique_until, unique_held, order_key, chain_id, chain_index, schedule,
+        error, attempts, trace)
+    SELECT id, 'pending', queue, type, tenant, rank, {now}, created_at, input, labels, max_attempts, lease_seconds,
+        keep_seconds, policy, unique_key, unique_until, coalesce(unique_until = 'finished', false), order_key,
+        chain_id, chain_index, schedule, error, attempts, trace
+    FROM gone ORDER BY id
+    ON CONFLICT DO NOTHING
+    RETURNING id, queue
+), tallied AS (
+    INSERT INTO {tallies} (slot, queue, type, state, count)
+    SELECT slot, queue, type, state, -count(*) FROM gone GROUP BY 1, 2, 3, 4
+)
+SELECT gone.id, gone.queue, gone.state::text, back.id IS NOT NULL FROM gone LEFT JOIN back USING (id)

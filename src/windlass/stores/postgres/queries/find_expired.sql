@@ -1,0 +1,8 @@
+-- A job that is being settled at this moment is locked, and left alone.
+SELECT {live_columns} FROM {jobs} AS j
+WHERE state = 'running' AND CASE
+    WHEN :stale_before::timestamptz IS NULL THEN leased_until < {now}
+    ELSE leased_until - make_interval(secs => coalesce(lease_seconds, 0)) < :stale_before::timestamptz END
+ORDER BY id
+LIMIT :limit::integer
+FOR UPDATE SKIP LOCKED

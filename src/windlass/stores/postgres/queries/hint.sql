@@ -1,0 +1,1 @@
+SELECT pg_notify('{channel}', text) FROM unnest(:texts::text[]) AS text

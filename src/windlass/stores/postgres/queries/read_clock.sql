@@ -1,0 +1,2 @@
+-- COPY cannot be used under row-level security.
+SELECT {now}, row_security_active('{jobs}')

@@ -1,0 +1,8 @@
+UPDATE {jobs} SET
+    input = :input::json,
+    run_at = coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
+    rank = :rank::smallint,
+    labels = :labels::text,
+    expires_at = coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8))
+WHERE tenant = :tenant::text AND unique_key = :unique_key::text AND unique_held AND state IN ('pending', 'blocked')
+RETURNING id

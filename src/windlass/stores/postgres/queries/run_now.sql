@@ -1,0 +1,1 @@
+UPDATE {jobs} SET run_at = {now} WHERE id = ANY(:ids::uuid[]) AND token IS NULL RETURNING id, queue

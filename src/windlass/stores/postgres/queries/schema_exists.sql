@@ -1,0 +1,1 @@
+SELECT to_regclass('{migrations}') IS NOT NULL

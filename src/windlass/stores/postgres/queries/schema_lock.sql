@@ -1,0 +1,11 @@
+-- Of all who start at once, one goes first; CREATE … IF NOT EXISTS alone still fails in a race.
+SELECT pg_advisory_xact_lock(hashtextextended('windlass {migrations}', 0));
+
+CREATE SCHEMA IF NOT EXISTS "{schema}";
+
+CREATE TABLE IF NOT EXISTS {migrations} (
+    version integer PRIMARY KEY,
+    name text NOT NULL,
+    min_compatible integer NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+)

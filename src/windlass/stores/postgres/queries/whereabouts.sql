@@ -1,0 +1,4 @@
+-- One statement: two reads can miss a job on its way from the one to the other.
+SELECT id, state::text, queue, token, previous_token, cancel_requested FROM {jobs} WHERE id = ANY(:ids::uuid[])
+UNION ALL
+SELECT id, state::text, queue, token, NULL, false FROM {history} WHERE id = ANY(:ids::uuid[])

@@ -1,0 +1,182 @@
+"""PostgreSQL as a job queue."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+
+from ...clock import Clock
+from ...job import NewJob
+from ...lifecycle import PENDING
+from ...operation import Copy, Operation, Statement
+from ...outcome import Settlement
+from ...policy import DEFAULT
+from ..names import check_name
+from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
+from ..sql.store import SqlStore
+from ..store import Change, Enqueued, Lease
+from ..wakeup import Hint
+from .connections import PostgresConnections
+from .wakeup import PostgresWakeup
+
+RING_DAYS = 30  # what is kept for so long at most goes by TRUNCATE
+COPY_FROM = 20  # jobs: below, one INSERT is quicker than COPY's three round trips
+
+COPIED = {
+    "id": "uuid", "state": "text", "queue": "text", "type": "text", "tenant": "text", "rank": "int2",
+    "run_at": "timestamptz", "created_at": "timestamptz", "input": "text", "labels": "text", "max_attempts": "int4",
+    "lease_seconds": "float8", "keep_seconds": "int4", "policy": "text", "expires_at": "timestamptz",
+    "chain_id": "uuid", "chain_index": "int4", "trace": "text",
+}  # fmt: skip
+
+HISTORY_COLUMNS = (
+    "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
+    "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
+    "order_key schedule labels error attempts trace"
+).split()
+
+
+class PostgresStore(SqlStore):
+    package: ClassVar[str] = "windlass.stores.postgres"
+    rows: ClassVar[RowReader] = POSTGRES_ROWS
+
+    def __init__(
+        self, url: str, *, schema: str = "public", prefix: str = "windlass_", pool_size: int = 10,
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(clock)
+        self.schema, self.prefix = check_name("schema", schema), check_name("prefix", prefix)
+        self.channel = channel_name(schema, prefix)
+        self.connections = PostgresConnections(url, pool_size)
+        self.wakeup = PostgresWakeup(self.connections.connect_plainly, self.channel)
+
+    def placeholders(self) -> dict[str, str]:
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "state")
+        names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
+        offset = self.clock.offset // timedelta(microseconds=1)
+        day = "floor(extract(epoch FROM {now} + make_interval(secs => {keep})) / 86400)::integer"
+        return names | {
+            "schema": self.schema,
+            "prefix": self.prefix,
+            "channel": self.channel,
+            "now": f"(now() + interval '{offset} microseconds')" if offset else "now()",
+            "keep": f"coalesce(j.keep_seconds, {DEFAULT.keep_seconds})",
+            "slot": f"(CASE WHEN {{keep}} BETWEEN 1 AND {RING_DAYS * 86_400} THEN mod({day}, 32) ELSE 32 END)::smallint",
+            "history_columns": ", ".join(HISTORY_COLUMNS),
+            "typed": "AND type = ANY(:types::text[])",
+            "in_ids": "= ANY(CAST(:ids AS uuid[]))",
+            "uuid": "uuid",
+            "alias": "j.",
+            "true": "true",
+            "false": "false",
+            # As text: an enum has no loader, and a payload stays what it is until its task decodes it.
+            "read_state": "j.state::text",
+            "read_input": "j.input::text",
+        }
+
+    def array(self, values: Sequence[Any]) -> list[Any]:
+        return list(values)
+
+    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
+        if rows and isinstance(rows[0], Lease):
+            return self.statement(
+                name,
+                alone=alone,
+                ids=[lease.id for lease in rows if isinstance(lease, Lease)],
+                tokens=[lease.token for lease in rows if isinstance(lease, Lease)],
+                seconds=[lease.seconds for lease in rows if isinstance(lease, Lease)],
+            )
+        return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
+
+    def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
+        if len(jobs) < COPY_FROM:
+            return None
+        rows = yield self.statement("read_clock")
+        now, row_security = rows[0]
+        if row_security:
+            return None
+        now = self.rows.to_datetime(now)
+        answers = []
+        for job in jobs:
+            run_at = job.run_at or now
+            if job.delay_seconds:
+                run_at += timedelta(seconds=job.delay_seconds)
+            expires_at = job.expires_at
+            if job.expires_seconds is not None and expires_at is None:
+                expires_at = now + timedelta(seconds=job.expires_seconds)
+            answers.append(Enqueued(new_job(job, run_at, now, expires_at), True))
+        records = [_record(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+        yield Copy(self.sql.placeholders["jobs"], list(COPIED), list(COPIED.values()), records, lambda: self.many("add_jobs", jobs))
+        return answers
+
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        rows = yield self.statement(
+            "finish",
+            alone=alone,
+            ids=[one.id for one in settlements],
+            tokens=[one.token for one in settlements],
+            states=[one.state for one in settlements],
+            outputs=[one.output for one in settlements],
+            errors=[one.error for one in settlements],
+            stories=[one.attempts for one in settlements],
+        )
+        return {row[0] for row in rows}
+
+    def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        # Each on its own, so that one whose key is taken by now can be put back without the others.
+        done = {}
+        for id in ids:
+            yield self.statement("savepoint")
+            rows = yield self.statement("bring_back", ids=[id])
+            if rows and not rows[0][3]:
+                yield self.statement("savepoint_undo")
+            elif rows:
+                done[id] = Change(id, True, PENDING, rows[0][1])
+        return done
+
+    def remove(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        rows = yield self.statement("delete", ids=self.array(ids))
+        return {row[0]: Change(row[0], True, row[2], row[1]) for row in rows}
+
+    def prune(self, limit: int) -> Operation[int]:
+        yield self.statement("prune_keys", alone=True)
+        yield self.statement("fold_tallies", alone=True)
+        rows = yield self.statement("prune_rows", alone=True, limit=limit)
+        gone = int(rows[0][0])
+        slots = yield self.statement("prune_slots", alone=True)
+        for slot, count in slots:
+            yield Statement(self.sql.variant("empty_slot", "number", str(slot)), alone=True)
+            left = yield self.statement("prune_slots", alone=True)
+            if slot in [row[0] for row in left]:
+                rows = yield self.statement("prune_slot_rows", alone=True, slot=slot, limit=limit)
+                gone += int(rows[0][0])
+            else:
+                gone += int(count)
+        return gone
+
+    def vacuum(self) -> Operation[None]:
+        for name in ("jobs", "history", "keys", "tallies"):
+            yield Statement(self.sql.made((f"vacuum {name}",), lambda name=name: f"VACUUM {{{name}}}"), alone=True)  # type: ignore[misc]
+
+    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        if hints:
+            yield self.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
+
+
+def _record(job: NewJob, answer: Enqueued) -> tuple[Any, ...]:
+    return (
+        job.id, PENDING, job.queue, job.type, job.tenant, job.rank, answer.job.run_at, answer.job.created_at, job.input,
+        job.labels, job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, answer.job.expires_at,
+        job.chain_id or job.id, job.chain_index, job.trace,
+    )  # fmt: skip
+
+
+def channel_name(schema: str, prefix: str) -> str:
+    """One channel for one queue; a channel's name has 63 characters at the most."""
+    plain = f"{schema}.{prefix}hints"
+    return plain if len(plain) < 64 else "windlass_" + hashlib.blake2s(plain.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,218 @@
+"""Adding jobs in SQL: in bulk where nothing can collide, else insert, look who holds the key, and try again.
+
+A conflict is never an error to the database, so the caller's transaction stays usable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from ...errors import Conflict
+from ...job import Job, NewJob
+from ...operation import Operation, Statement
+from ..store import Enqueued
+from .query import Library
+from .rows import RowReader, new_job
+
+TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
+
+
+class Enqueueing:
+    """Part of a store: `enqueue`."""
+
+    rows: RowReader
+    sql: Library
+
+    def array(self, values: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
+        raise NotImplementedError
+
+    def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
+        raise NotImplementedError
+
+    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
+        """One query for many rows."""
+        raise NotImplementedError
+
+    def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
+        """A quicker way for many jobs that cannot collide with any; None where there is none."""
+        yield from ()
+        return None
+
+    def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
+        sure = not resent and not any(job.id_given or job.unique_key for job in jobs)
+        if sure:
+            done = yield from self.bulk(jobs)
+            if done is not None:
+                return done
+        answers = yield from _Adding(self, jobs, resent=resent).run()
+        return [answers[position] for position in range(len(jobs))]
+
+    def added(self, job: NewJob, row: Sequence[Any]) -> Job:
+        when = self.rows.to_datetime
+        expires_at: datetime | None = None if row[3] is None else when(row[3])
+        return new_job(job, when(row[1]), when(row[2]), expires_at)
+
+
+class _Adding:
+    """One batch on its way in: who is added, who finds another in its place."""
+
+    def __init__(self, store: Enqueueing, jobs: Sequence[NewJob], *, resent: bool) -> None:
+        self.store, self.jobs, self.resent = store, jobs, resent
+        self.answers: dict[int, Enqueued] = {}
+        self.created: list[UUID] = []
+
+    def run(self) -> Operation[dict[int, Enqueued]]:
+        waiting = self._leaders()
+        alone = len(self.jobs) == 1 and not self._by_window(waiting) and not (self.resent or self.jobs[0].id_given)
+        for _ in range(TRIES):
+            waiting = yield from self._insert(waiting, alone=alone)
+            if not waiting:
+                break
+            waiting = yield from self._look(waiting)
+            if not waiting:
+                break
+        else:
+            raise Conflict(f"the unique key {self.jobs[waiting[0]].unique_key!r} is held by a job that cannot be seen")
+        yield from self._follow()
+        return self.answers
+
+    # In one batch, the first of a key or an id leads; the others follow it.
+
+    def _leaders(self) -> list[int]:
+        self.leader: dict[int, int] = {}
+        seen: dict[object, int] = {}
+        for position, job in enumerate(self.jobs):
+            keys = [("id", job.id), *([_key(job)] if job.unique_key else [])]
+            self.leader[position] = next((seen[key] for key in keys if key in seen), position)
+            for key in keys:
+                seen.setdefault(key, self.leader[position])
+        leaders = [position for position, leader in self.leader.items() if position == leader]
+        for position, leader in self.leader.items():
+            if position != leader and self.jobs[position].id != self.jobs[leader].id:
+                if self.jobs[position].on_conflict == "raise":
+                    raise _conflict(self.jobs[position])
+        # Keys, then ids: everyone takes them in the same order.
+        return sorted(leaders, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
+
+    def _by_window(self, positions: Sequence[int]) -> list[int]:
+        return [position for position in positions if self.jobs[position].unique_until in ("forever", "window")]
+
+    def _insert(self, positions: list[int], *, alone: bool) -> Operation[list[int]]:
+        """Those that could not be added."""
+        store = self.store
+        held = self._by_window(positions)
+        if held:
+            rows = [self.jobs[position] for position in held]
+            yield store.many("free_keys", rows)
+            taken = yield store.many("add_keys", rows)
+            mine = {store.rows.to_uuid(row[0]) for row in taken}
+            stuck = {position for position in held if self.jobs[position].id not in mine}
+        else:
+            stuck = set()
+        free = [position for position in positions if position not in stuck]
+        by_id = {self.jobs[position].id: position for position in free}
+        rows = yield store.many("add_jobs", [self.jobs[position] for position in free], alone=alone)
+        added = {store.rows.to_uuid(row[0]): row for row in rows}
+        doubled = yield from self._drop_doubles(added)
+        for id in added.keys() - doubled:
+            position = by_id[id]
+            self.answers[position] = Enqueued(store.added(self.jobs[position], added[id]), True)
+            self.created.append(id)
+        return [position for position in positions if position not in self.answers]
+
+    def _drop_doubles(self, added: dict[UUID, Any]) -> Operation[set[UUID]]:
+        """An id that has already run is in history: then it is not to run again."""
+        suspects = [job.id for job in self.jobs if (job.id_given or self.resent) and job.id in added]
+        if not suspects:
+            return set()
+        rows = yield self.store.statement("drop_doubles", ids=self.store.array(sorted(suspects)))
+        return {self.store.rows.to_uuid(row[0]) for row in rows}
+
+    def _look(self, positions: list[int]) -> Operation[list[int]]:
+        """Answer those whose id or key is there already; the others may try again."""
+        store = self.store
+        holders: dict[tuple[str, str, bool], UUID] = {}
+        keyed = [self.jobs[position] for position in positions if self.jobs[position].unique_key]
+        if keyed:
+            rows = yield store.many("key_holders", keyed)
+            holders = {(row[0], row[1], bool(row[3])): store.rows.to_uuid(row[2]) for row in rows}
+        wanted: dict[int, UUID] = {}
+        for position in positions:
+            job = self.jobs[position]
+            live = job.unique_until in ("claimed", "finished")
+            wanted[position] = holders.get((job.tenant, job.unique_key or "", live), job.id)
+        found = {job.id: job for job in (yield from store.get(sorted(set(wanted.values()))))}
+        left = []
+        for position, id in wanted.items():
+            there = found.get(id)
+            if there is None and id == self.jobs[position].id:
+                left.append(position)  # whoever was in the way is gone
+            elif (yield from self._settle_conflict(position, id, there)):
+                left.append(position)
+        return left
+
+    def _settle_conflict(self, position: int, id: UUID, there: Job | None) -> Operation[bool]:
+        """What the job asks for where another is in its place. True: it has gone meanwhile, try again."""
+        job = self.jobs[position]
+        if id != job.id and job.on_conflict == "raise":
+            yield self.store.statement("undo_enqueue", ids=self.store.array(sorted(self.created)))
+            raise _conflict(job)
+        if id != job.id and job.on_conflict == "replace":
+            rows = yield Statement(self.store.sql["replace_job"], _replacement(job))
+            if not rows:
+                return True
+            there = (yield from self.store.get([id]))[0]
+        # A key can outlive the job that it is for.
+        self.answers[position] = Enqueued(there or _gone(job, id), False)
+        return False
+
+    def _follow(self) -> Operation[None]:
+        for position, leader in self.leader.items():
+            if position == leader:
+                continue
+            answer = self.answers[leader]
+            job = self.jobs[position]
+            if job.on_conflict == "replace" and job.id != self.jobs[leader].id:
+                yield Statement(self.store.sql["replace_job"], _replacement(job))
+                answer = Enqueued((yield from self.store.get([answer.job.id]))[0], answer.created)
+                self.answers[leader] = answer
+            self.answers[position] = Enqueued(answer.job, False)
+
+
+def _key(job: NewJob) -> tuple[str, str, str]:
+    family = "live" if job.unique_until in ("claimed", "finished") else "kept"
+    return (job.tenant, job.unique_key or "", family if job.unique_key else "")
+
+
+def _conflict(job: NewJob) -> Conflict:
+    return Conflict(f"the unique key {job.unique_key!r} is taken by another job")
+
+
+def _replacement(job: NewJob) -> dict[str, Any]:
+    names = "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_key".split()
+    return {name: getattr(job, name) for name in names}
+
+
+def _gone(job: NewJob, id: UUID) -> Job:
+    """The job whose key is still held though it was pruned: all that is known of it."""
+    now = datetime.fromtimestamp(0, tz=UTC)
+    return Job(
+        id=id,
+        type=job.type,
+        queue=job.queue,
+        tenant=job.tenant,
+        state="completed",
+        run_at=now,
+        created_at=now,
+        input_json="{}",
+        unique_key=job.unique_key,
+        chain_id=id,
+    )

@@ -1,0 +1,115 @@
+"""SQL text from `.sql` files: loaded once, rendered for one schema and prefix, in each driver's parameter style.
+
+In the files a parameter is `:name`, a placeholder `{name}`; a file may hold several statements, divided by a blank
+line, which are carried out one after the other with the same parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.resources import files
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
+_BOUNDARY = re.compile(r";\s*\n\s*\n")
+
+
+class Query:
+    """One query: a statement, or a few that belong together."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.statements = tuple(part.strip().rstrip(";") for part in _BOUNDARY.split(text) if part.strip())
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}>"
+
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """`:name`, as sqlite3 has it."""
+        return self.statements
+
+    @cached_property
+    def binary(self) -> tuple[str, ...]:
+        """`%(name)b`: psycopg sends arrays a good deal faster in binary."""
+        return tuple(_pyformat(statement, "b") for statement in self.statements)
+
+    @cached_property
+    def pyformat(self) -> tuple[str, ...]:
+        return tuple(_pyformat(statement, "s") for statement in self.statements)
+
+    @cached_property
+    def numbered(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """`$1`, with the names in that order, as asyncpg has it."""
+        return tuple(_numbered(statement) for statement in self.statements)
+
+
+def _pyformat(statement: str, kind: str) -> str:
+    return _PARAMETER.sub(rf"%(\1){kind}", statement.replace("%", "%%"))
+
+
+def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
+    names = tuple(dict.fromkeys(_PARAMETER.findall(statement)))
+    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", statement), names
+
+
+def render(text: str, placeholders: Mapping[str, str]) -> str:
+    """Fill in `{name}`, in what is filled in as well; comments go."""
+    without = _COMMENT.sub("", text)
+    while True:
+        filled = _PLACEHOLDER.sub(lambda match: placeholders.get(match[1], match[0]), without)
+        if filled == without:
+            return filled
+        without = filled
+
+
+class Library:
+    """A folder of queries. Asked for a name, it answers with the query, rendered and kept."""
+
+    def __init__(self, package: str, placeholders: Mapping[str, str]) -> None:
+        self.package = package
+        self.placeholders = placeholders
+        self._queries: dict[str, Query] = {}
+        self._made: dict[tuple[str, ...], Query] = {}
+
+    def __getitem__(self, name: str) -> Query:
+        query = self._queries.get(name)
+        if query is None:
+            query = self._queries[name] = self.render(name, self._text(name))
+        return query
+
+    def variant(self, name: str, placeholder: str, value: str) -> Query:
+        """A query with a part of it chosen by the caller."""
+        key = (name, value)
+        if key not in self._made:
+            self._made[key] = self.render(name, self._text(name).replace(f"{{{placeholder}}}", value))
+        return self._made[key]
+
+    def made(self, key: tuple[str, ...], make: Callable[[], str]) -> Query:
+        """A query that is put together in Python; once for each key."""
+        if key not in self._made:
+            self._made[key] = self.render(key[0], make())
+        return self._made[key]
+
+    def render(self, name: str, text: str) -> Query:
+        return Query(name, render(text, self.placeholders))
+
+    def _text(self, name: str) -> str:
+        return files(self.package).joinpath("queries", f"{name}.sql").read_text(encoding="utf-8")
+
+    def names(self) -> list[str]:
+        folder = files(self.package).joinpath("queries")
+        return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
+
+
+def migrations(package: str) -> list[tuple[int, str, str]]:
+    """(version, name, text) of each migration of a store, oldest first."""
+    found = []
+    for entry in files(package).joinpath("migrations").iterdir():
+        if entry.name.endswith(".sql"):
+            name = entry.name.removesuffix(".sql")
+            found.append((int(name.split("_")[0]), name, entry.read_text(encoding="utf-8")))
+    return sorted(found)

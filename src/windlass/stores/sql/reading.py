@@ -1,0 +1,65 @@
+"""Reading jobs, live and finished, in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from ...job import Job
+from ...lifecycle import FINISHED
+from ...operation import Operation, Statement
+from ..store import Filter
+from .query import Library, Query
+from .rows import RowReader
+
+LIVE = "SELECT {live_columns} FROM {jobs} AS j WHERE {condition}"
+HISTORY = "SELECT {finished_columns} FROM {history} AS j WHERE {condition}"
+PAGE = " ORDER BY j.id DESC LIMIT :limit"
+CONDITIONS = {
+    "state": "j.state = CAST(:state AS {state})",
+    "type": "j.type = :type",
+    "queue": "j.queue = :queue",
+    "tenant": "j.tenant = :tenant",
+    # The root through the primary key, the rest through the index of those that are not roots.
+    "chain": "j.id IN (SELECT c.id FROM {own} AS c WHERE c.chain_id = CAST(:chain AS {uuid}) AND c.chain_index > 0 "
+    "UNION ALL SELECT CAST(:chain AS {uuid}))",
+    "before": "j.id < :before",
+}
+
+
+class Reading:
+    """Part of a store: `get` and `list`."""
+
+    rows: RowReader
+    sql: Library
+
+    def array(self, values: Sequence[Any]) -> Any:
+        """A list as this dialect takes it for a parameter."""
+        raise NotImplementedError
+
+    def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
+        query = self._query("get", ("ids",), f"{LIVE} UNION ALL {HISTORY}", "j.id {in_ids}")
+        found = yield Statement(query, {"ids": self.array(ids)}, alone=True)
+        return [self.rows.job(row) for row in found]
+
+    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
+        given = {name: getattr(filter, name) for name in ("state", "type", "queue", "tenant", "chain")}
+        given["before"] = before
+        given = {name: value for name, value in given.items() if value is not None}
+        tables = [HISTORY] if filter.state in FINISHED else [LIVE] if filter.state else [LIVE, HISTORY]
+        pages = [f"SELECT * FROM ({table}{PAGE}) AS page" for table in tables]
+        condition = " AND ".join(CONDITIONS[name] for name in given) or "{true}"
+        # Each table gives its own first page by its index; the two are then merged.
+        text = " UNION ALL ".join(pages) + " ORDER BY 1 DESC LIMIT :limit"
+        query = self._query("list", (*given, *tables), text, condition)
+        found = yield Statement(query, {**given, "limit": limit}, alone=True)
+        return [self.rows.job(row) for row in found]
+
+    def _query(self, name: str, shape: tuple[str, ...], text: str, condition: str) -> Query:
+        def make() -> str:
+            live, history = condition.replace("{own}", "{jobs}"), condition.replace("{own}", "{history}")
+            whole = text.replace(LIVE, LIVE.replace("{condition}", live))
+            return whole.replace(HISTORY, HISTORY.replace("{condition}", history))
+
+        return self.sql.made((name, *shape), make)

@@ -1,0 +1,109 @@
+"""SQLAlchemy's connections and sessions, sync and async, as something that operations can be driven on.
+
+Statements go through `exec_driver_sql` in the driver's own parameter style, so they are part of the transaction that
+SQLAlchemy has begun, or begins now, and are seen by its events and its echo.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from ...errors import InvalidInput
+from ...operation import AsyncConnection, Connection, Copy, Rows, Statement, Step
+from .values import adapt
+
+_NUMBERED = {"asyncpg"}
+_NAMED = {"pysqlite", "aiosqlite"}
+_PYFORMAT = {"psycopg", "psycopg2"}
+
+
+def _kinds(module: str, *names: str) -> tuple[type, ...]:
+    """Classes of a module that the caller must have imported already to have an instance of one."""
+    loaded = sys.modules.get(module)
+    return tuple(getattr(loaded, name) for name in names) if loaded else ()
+
+
+def is_sync(connection: Any) -> bool:
+    kinds = _kinds("sqlalchemy.engine", "Connection") + _kinds("sqlalchemy.orm", "Session", "scoped_session")
+    return isinstance(connection, kinds)
+
+
+def is_async(connection: Any) -> bool:
+    kinds = _kinds("sqlalchemy.ext.asyncio", "AsyncConnection", "AsyncSession", "async_scoped_session")
+    return isinstance(connection, kinds)
+
+
+def link(connection: Any) -> Connection:
+    if isinstance(connection, _kinds("sqlalchemy.orm", "Session", "scoped_session")):
+        connection = connection.connection()
+    _check(connection)
+    return SqlalchemyLink(connection)
+
+
+async def alink(connection: Any) -> AsyncConnection:
+    if isinstance(connection, _kinds("sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session")):
+        connection = await connection.connection()
+    _check(connection)
+    return AsyncSqlalchemyLink(connection)
+
+
+def _check(connection: Any) -> None:
+    if connection.dialect.driver not in _NUMBERED | _NAMED | _PYFORMAT:
+        known = ", ".join(sorted(_NUMBERED | _NAMED | _PYFORMAT))
+        raise InvalidInput(f"SQLAlchemy's driver {connection.dialect.driver!r} is not supported here; these are: {known}")
+    options = getattr(connection, "sync_connection", connection).get_execution_options()
+    if options.get("isolation_level") == "AUTOCOMMIT":
+        raise InvalidInput("this SQLAlchemy connection is in autocommit mode: there is no transaction to join")
+
+
+def _rendered(driver: str, statement: Statement) -> list[tuple[str, Any]]:
+    query = statement.query
+    batches: list[Mapping[str, Any]] = [statement.parameters] if statement.each is None else list(statement.each)
+    if driver in _NUMBERED:
+        return [(text, tuple(one[name] for name in names)) for one in batches for text, names in query.numbered]
+    if driver in _NAMED:
+        return [(text, {name: adapt(value) for name, value in one.items()}) for one in batches for text in query.named]
+    convert = _plain if driver == "psycopg2" else lambda value: value
+    return [
+        (text, {name: convert(value) for name, value in one.items()}) for one in batches for text in query.pyformat
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """psycopg2 knows no UUIDs unless it is told to, which is not ours to do."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, UUID) else value
+
+
+class SqlalchemyLink:
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def execute(self, step: Step) -> Rows:
+        step = step.fallback() if isinstance(step, Copy) else step
+        if not isinstance(step, Statement):
+            return ()
+        rows: list[Any] = []
+        for text, parameters in _rendered(self.connection.dialect.driver, step):
+            result = self.connection.exec_driver_sql(text, parameters or None)
+            rows += [tuple(row) for row in result] if result.returns_rows else []
+        return rows
+
+
+class AsyncSqlalchemyLink:
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    async def execute(self, step: Step) -> Rows:
+        step = step.fallback() if isinstance(step, Copy) else step
+        if not isinstance(step, Statement):
+            return ()
+        rows: list[Any] = []
+        for text, parameters in _rendered(self.connection.dialect.driver, step):
+            result = await self.connection.exec_driver_sql(text, parameters or None)
+            rows += [tuple(row) for row in result] if result.returns_rows else []
+        return rows

@@ -1,0 +1,306 @@
+"""What SQLite and PostgreSQL share: the operations, over queries of the same names in either folder.
+
+A dialect says how it passes many rows, how it ends jobs, and how it prunes; the rest is here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+
+from ...clock import Clock
+from ...errors import SchemaMismatch
+from ...job import Job
+from ...lifecycle import CANCELLED, FINISHED, PENDING
+from ...operation import Operation, Statement
+from ...outcome import Settlement, decide_rescue
+from ..store import Change, ClaimRequest, Counts, Lease, Reason, Refusal, Renewal, Tally
+from ..wakeup import Hint
+from .enqueueing import Enqueueing
+from .query import Library, Query, migrations
+from .reading import Reading
+from .rows import COMMON, FINISHED_ONLY, LIVE_ONLY, RowReader
+
+START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
+STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
+
+
+class SqlStore(Reading, Enqueueing):
+    """The operations of `windlass.stores.store.Store` in SQL."""
+
+    package: ClassVar[str]
+    rows: ClassVar[RowReader]
+    min_compatible: ClassVar[Mapping[int, int]] = {1: 1}
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self._libraries: dict[timedelta, Library] = {}
+
+    # What a dialect adds
+
+    def placeholders(self) -> dict[str, str]:
+        """Names of tables, and the dialect's own expressions."""
+        raise NotImplementedError
+
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        """Move jobs to history (keep=0: nowhere), each fenced; the ids of those that were refused."""
+        raise NotImplementedError
+
+    def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        """Move failed and cancelled jobs from history to live, where their keys allow it."""
+        raise NotImplementedError
+
+    def remove(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        """Delete jobs that nobody holds, with their keys."""
+        raise NotImplementedError
+
+    # Queries
+
+    @property
+    def sql(self) -> Library:
+        """The queries, with the clock's offset in them; without one in all but tests."""
+        library = self._libraries.get(self.clock.offset)
+        if library is None:
+            names = self.placeholders()
+            names["live_columns"] = _columns(names, [*COMMON, *LIVE_ONLY], FINISHED_ONLY, "")
+            names["finished_columns"] = _columns(names, COMMON, [], f", NULL, {names['false']}, output, finished_at")
+            library = self._libraries[self.clock.offset] = Library(self.package, names)
+        return library
+
+    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
+        return Statement(self.sql[name], parameters, alone=alone)
+
+    # Schema
+
+    def check_schema(self) -> Operation[bool]:
+        exists = yield self.statement("schema_exists", alone=True)
+        if not exists[0][0]:
+            return False
+        versions = yield self.statement("schema_version", alone=True)
+        known = max(migrations(self.package))[0]
+        if versions and versions[-1][1] > known:
+            raise SchemaMismatch(
+                f"the database's schema (version {versions[-1][0]}) no longer admits this version of Windlass, which "
+                f"knows schema {known}: upgrade Windlass here"
+            )
+        return bool(versions) and versions[-1][0] >= known
+
+    def migrate(self) -> Operation[list[str]]:
+        yield self.statement("schema_lock")
+        versions = yield self.statement("schema_version")
+        applied = {row[0] for row in versions}
+        names = []
+        for version, name, text in migrations(self.package):
+            if version not in applied:
+                yield Statement(self.sql.render(name, text))
+                yield self.statement(
+                    "schema_record", version=version, name=name, min_compatible=self.min_compatible[version]
+                )
+                names.append(name)
+        return names
+
+    def script(self) -> str:
+        parts: list[Query] = [self.sql["schema_lock"]]
+        parts += [self.sql.render(name, text) for _, name, text in migrations(self.package)]
+        return "\n\n".join(f"-- {part.name}\n" + ";\n\n".join(part.statements) + ";" for part in parts)
+
+    # A job's way
+
+    def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
+        policies = {type: policy.to_json() for type, policy in request.policies.items()}
+        policies[""] = request.default_policy.to_json()
+        parameters: dict[str, Any] = {
+            "queue": request.queue,
+            "limit": request.limit,
+            "token": request.token,
+            "worker": request.worker,
+            "lease_seconds": request.lease_seconds,
+            "policies": msgspec.json.encode(policies).decode(),
+            "max_bytes": request.max_bytes,
+            "prefetch": request.prefetch,
+            **START,
+        }
+        if request.after is not None:
+            after = request.after
+            parameters |= {"after_rank": after.rank, "after_run_at": after.run_at, "after_id": after.id}
+        if request.types is not None:
+            parameters["types"] = self.array(request.types)
+        rows = yield Statement(self._claim_query(request.types is not None), parameters, alone=True)
+        jobs = [self.rows.job(row) for row in rows]
+        jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        return jobs
+
+    def _claim_query(self, typed: bool) -> Query:
+        return self.sql.variant("claim", "of_types", "{typed}" if typed else "")
+
+    def adopt(self, token: UUID) -> Operation[list[Job]]:
+        rows = yield self.statement("adopt", alone=True, token=token)
+        return [self.rows.job(row) for row in rows]
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
+        ordered = sorted(settlements, key=lambda settlement: settlement.id)
+        ending = [settlement for settlement in ordered if settlement.state in FINISHED]
+        returning = [settlement for settlement in ordered if settlement.state == PENDING]
+        refused: set[UUID] = set()
+        if ending:
+            refused |= yield from self.finish(ending, alone=not returning)
+        if returning:
+            refused |= yield from self._send_back(returning, alone=not ending)
+        if not refused:
+            return []
+        return (yield from self._why_refused([one for one in ordered if one.id in refused], alone=not returning))
+
+    def _send_back(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        rows = yield self.many("release", settlements)
+        released = {self.rows.to_uuid(row[0]) for row in rows}
+        left = [settlement for settlement in settlements if settlement.id not in released]
+        if not left:
+            return set()
+        # Someone asked to cancel what was to come back: it ends here.
+        places = yield from self._whereabouts([settlement.id for settlement in left])
+        cancelled = [
+            msgspec.structs.replace(settlement, state=CANCELLED)
+            for settlement in left
+            if (place := places.get(settlement.id)) and place.cancel_requested and place.token == settlement.token
+        ]
+        refused = (yield from self.finish(cancelled, alone=False)) if cancelled else set()
+        return refused | {one.id for one in left} - {one.id for one in cancelled}
+
+    def _why_refused(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[list[Refusal]]:
+        """The reasons; a settlement that was sent before and accepted is found again, and has none."""
+        places = yield from self._whereabouts([settlement.id for settlement in settlements], alone=alone)
+        refusals = []
+        for settlement in settlements:
+            place = places.get(settlement.id)
+            if place is not None and settlement.token is not None and place.accepted(settlement):
+                continue
+            refusals.append(Refusal(settlement.id, _reason(place)))
+        return refusals
+
+    def _whereabouts(self, ids: Sequence[UUID], *, alone: bool = False) -> Operation[dict[UUID, Place]]:
+        rows = yield self.statement("whereabouts", alone=alone, ids=self.array(ids))
+        to_uuid = self.rows.to_uuid
+        return {
+            to_uuid(id): Place(state, queue, token and to_uuid(token), previous and to_uuid(previous), bool(asked))
+            for id, state, queue, token, previous, asked in rows
+        }
+
+    def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
+        ordered = sorted(leases, key=lambda lease: lease.id)
+        rows = yield self.many("renew", ordered, alone=True)
+        renewals = {
+            (id := self.rows.to_uuid(row[0])): Renewal(id, self.rows.to_datetime(row[1]), bool(row[2])) for row in rows
+        }
+        lost = [lease.id for lease in ordered if lease.id not in renewals]
+        if lost:
+            places = yield from self._whereabouts(lost, alone=True)
+            renewals |= {id: Renewal(id, None, reason=_reason(places.get(id))) for id in lost}
+        return [renewals[lease.id] for lease in leases]
+
+    def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
+        rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
+        settlements = [
+            decide_rescue(
+                self.rows.job(row), self.rows.token(row), random=random.random, stagger_seconds=STAGGER_SECONDS
+            )
+            for row in rows
+        ]
+        if settlements:
+            refusals = yield from self.settle(settlements)
+            refused = {refusal.id for refusal in refusals}
+            settlements = [settlement for settlement in settlements if settlement.id not in refused]
+        return settlements
+
+    # What people do to jobs
+
+    def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        done: dict[UUID, Change] = {}
+        left = sorted(set(ids))
+        for _ in range(3):  # a job can be claimed or sent back between the two statements
+            waiting = [Settlement(id=id, token=None, state=CANCELLED) for id in left]
+            refused = yield from self.finish(waiting, alone=False)
+            done |= {id: Change(id, True, CANCELLED) for id in left if id not in refused}
+            rows = yield self.statement("request_cancel", ids=self.array(sorted(refused)))
+            done |= {(id := self.rows.to_uuid(row[0])): Change(id, True, "running", row[1]) for row in rows}
+            left = [id for id in left if id not in done]
+            places = yield from self._whereabouts(left)
+            if all(place.state in FINISHED for place in places.values()):
+                break
+        return [done.get(id) or _unchanged(id, places.get(id)) for id in ids]
+
+    def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        return (yield from self._answer(ids, (yield from self.take_back(sorted(set(ids))))))
+
+    def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        rows = yield self.statement("run_now", ids=self.array(sorted(set(ids))))
+        done = {(id := self.rows.to_uuid(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
+        return (yield from self._answer(ids, done))
+
+    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        return (yield from self._answer(ids, (yield from self.remove(sorted(set(ids))))))
+
+    def _answer(self, ids: Sequence[UUID], done: Mapping[UUID, Change]) -> Operation[list[Change]]:
+        left = [id for id in ids if id not in done]
+        places = (yield from self._whereabouts(left)) if left else {}
+        return [done.get(id) or _unchanged(id, places.get(id)) for id in ids]
+
+    # Queues and upkeep
+
+    def pause(self, queue: str) -> Operation[None]:
+        yield self.statement("pause", alone=True, queue=queue)
+
+    def resume(self, queue: str) -> Operation[None]:
+        yield self.statement("resume", alone=True, queue=queue)
+
+    def paused(self) -> Operation[list[str]]:
+        rows = yield self.statement("paused", alone=True)
+        return [row[0] for row in rows]
+
+    def live_queues(self) -> Operation[list[str]]:
+        rows = yield self.statement("live_queues", alone=True)
+        return [row[0] for row in rows]
+
+    def counts(self) -> Operation[Counts]:
+        rows = yield self.statement("counts", alone=True)
+        return Counts(Tally(*row) for row in rows)
+
+    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        """Where a store's changes are seen without being told of, nothing."""
+        yield from ()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a job is, and who has it."""
+
+    state: str
+    queue: str
+    token: UUID | None
+    previous_token: UUID | None
+    cancel_requested: bool
+
+    def accepted(self, settlement: Settlement) -> bool:
+        """Whether this very settlement was written before, and only its answer was lost."""
+        if self.state in FINISHED:
+            return self.token == settlement.token
+        return settlement.state == PENDING and self.previous_token == settlement.token
+
+
+def _reason(place: Place | None) -> Reason:
+    if place is None:
+        return "not found"
+    return "already finished" if place.state in FINISHED else "taken by another"
+
+
+def _unchanged(id: UUID, place: Place | None) -> Change:
+    return Change(id, False, place.state if place else None)  # type: ignore[arg-type]
+
+
+def _columns(names: Mapping[str, str], present: Iterable[str], absent: Iterable[str], more: str) -> str:
+    """A select list: `j.name`, or as the dialect reads that column; NULL for what this table lacks."""
+    listed = [names.get(f"read_{name}", f"{names['alias']}{name}") for name in present]
+    return ", ".join([*listed, *("NULL" for _ in absent)]) + more

@@ -1,0 +1,224 @@
+"""SQLite connections: one thread per process owns the one that writes, so no event loop ever waits for a lock.
+
+A forked child opens its own: SQLite's locks do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from ...operation import Begin, Commit, Copy, Operation, Rollback, Rows, Sleep, Statement, Step, adrive, drive, run
+from ..sql import sqlalchemy
+from ..sql.values import adapt
+
+T = TypeVar("T")
+log = logging.getLogger("windlass.sqlite")
+
+BUSY_SECONDS = 10.0
+# Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
+CONTROL = {Begin: "BEGIN IMMEDIATE", Commit: "COMMIT", Rollback: "ROLLBACK"}
+
+
+def wal_is_safe(version: tuple[int, int, int]) -> bool:
+    """Before these, two connections that write and checkpoint at once could corrupt a database in WAL mode."""
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
+
+
+class SqliteLink:
+    """Steps on a sqlite3 connection: ours in autocommit mode, or the caller's."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor()
+        self.cursor.row_factory = None
+
+    def execute(self, step: Step) -> Rows:
+        match step:
+            case Statement():
+                return self._statement(step)
+            case Copy(fallback=fallback):
+                return self.execute(fallback())
+            case Sleep(seconds=seconds):
+                time.sleep(seconds)
+            case Rollback() if not self.connection.in_transaction:
+                pass  # a full disk has rolled back by itself
+            case _:
+                self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+        return ()
+
+    def _statement(self, step: Statement) -> Rows:
+        rows: list[Any] = []
+        for parameters in [step.parameters] if step.each is None else step.each:
+            values = {name: adapt(value) for name, value in parameters.items()}
+            for text in step.query.named:
+                rows += self.cursor.execute(text, values).fetchall()
+        return rows
+
+
+class OwnLink(SqliteLink):
+    """A connection of ours: its errors are told in our terms."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        super().__init__(connection)
+        self.path = path
+
+    def execute(self, step: Step) -> Rows:
+        with mapped(self.path):
+            return super().execute(step)
+
+
+@contextmanager
+def mapped(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            raise StoreUnavailable(
+                f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, pass "
+                "its connection (connection=…), so that the job becomes part of it"
+            ) from error
+        if "no such table" in text or "no such column" in text:
+            raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
+        raise StoreUnavailable(f"{path}: {text}") from error
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise  # a mistake of ours, not the file's
+        raise StoreUnavailable(f"{path}: {error}") from error
+
+
+class SqliteConnections:
+    """The one connection of this process to one file."""
+
+    def __init__(self, path: str, journal_mode: str | None = None) -> None:
+        if journal_mode not in (None, "wal", "delete"):
+            raise InvalidInput(f"journal_mode is 'wal' or 'delete', not {journal_mode!r}")
+        self.path, self.journal_mode = path, journal_mode
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._thread: ThreadPoolExecutor | None = None
+        self._link: OwnLink | None = None
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        return self._writer().submit(self._run, make).result()
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        return await asyncio.wrap_future(self._writer().submit(self._run, make))
+
+    def _run(self, make: Callable[[], Operation[T]]) -> T:
+        if self._link is None:
+            self._link = OwnLink(self.open(), self.path)
+        try:
+            return run(make, self._link)
+        finally:
+            if self._link.connection.in_transaction:
+                self._link.connection.rollback()
+
+    def open(self) -> sqlite3.Connection:
+        with mapped(self.path):
+            connection = sqlite3.connect(
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            connection.execute("PRAGMA synchronous = FULL")
+            self._choose_journal(connection)
+        return connection
+
+    def _choose_journal(self, connection: sqlite3.Connection) -> None:
+        (current,) = connection.execute("PRAGMA journal_mode").fetchone()
+        safe = wal_is_safe(sqlite3.sqlite_version_info)  # type: ignore[arg-type]
+        wanted = self.journal_mode or ("wal" if safe else None)
+        if wanted and current not in (wanted, "memory"):
+            connection.execute(f"PRAGMA journal_mode = {wanted}")
+        elif not wanted:
+            log.info(
+                "%s keeps its journal mode (%s): SQLite %s has a fault in WAL mode that 3.51.3 mends; "
+                "?journal_mode=wal in the URL overrides", self.path, current, sqlite3.sqlite_version,
+            )  # fmt: skip
+
+    def _writer(self) -> ThreadPoolExecutor:
+        if self._pid != os.getpid():
+            _kept_from_collection.append(self._link)  # closing it here would drop the parent's locks
+            self._pid, self._lock, self._thread, self._link = os.getpid(), threading.Lock(), None, None
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-sqlite")
+            return self._thread
+
+    # The caller's own
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        if sqlalchemy.is_sync(connection):
+            return drive(make(), sqlalchemy.link(connection))
+        if not isinstance(connection, sqlite3.Connection):
+            raise _refusal(connection, is_async=False)
+        with _borrowed():
+            link = SqliteLink(connection)
+            return drive(make(), link) if _begun(connection) else run(make, link)
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        if sqlalchemy.is_async(connection):
+            return await adrive(make(), await sqlalchemy.alink(connection))
+        if isinstance(connection, sqlite3.Connection):
+            # It blocks as any other call on it does: that is the caller's choice of connection.
+            return self.run_on(connection, make)
+        raise _refusal(connection, is_async=True)
+
+    def close(self) -> None:
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None and self._pid == os.getpid():
+            thread.submit(self._close_link).result()
+            thread.shutdown()
+
+    def _close_link(self) -> None:
+        if self._link is not None:
+            self._link.connection.close()
+            self._link = None
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+def _begun(connection: sqlite3.Connection) -> bool:
+    """sqlite3 begins by itself before it writes, unless the caller has chosen autocommit."""
+    if connection.in_transaction:
+        return True
+    autocommit = getattr(connection, "autocommit", -1)  # from Python 3.12 on; -1 means the old rules
+    return autocommit is False or (autocommit != 1 and connection.isolation_level is not None)
+
+
+@contextmanager
+def _borrowed() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            error.add_note(
+                "A transaction that has read before it writes is refused at once when someone else is writing: "
+                "begin it with BEGIN IMMEDIATE."
+            )
+        if "no such table" in str(error):
+            error.add_note("Is this connection open on the file that the queue lives in, and was app.migrate() run?")
+        raise
+
+
+def _refusal(connection: Any, *, is_async: bool) -> InvalidInput:
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    if sqlalchemy.is_async(connection) and not is_async:
+        return InvalidInput(f"{kind} is an async connection: use the a- twin (aenqueue)")
+    if sqlalchemy.is_sync(connection) and is_async:
+        return InvalidInput(f"{kind} is a sync connection: use the method without the a- in front (enqueue)")
+    return InvalidInput(f"{kind} is no connection that a job can be enqueued on in SQLite")
+
+
+_kept_from_collection: list[Any] = []

@@ -1,0 +1,1 @@
+SELECT {live_columns} FROM {jobs} WHERE state = 'running' AND token = :token

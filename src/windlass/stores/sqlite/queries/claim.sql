@@ -1,0 +1,32 @@
+UPDATE {jobs} AS j SET
+    state = 'running',
+    attempt = attempt + 1,
+    token = :token,
+    worker = :worker,
+    claimed_at = {now},
+    leased_until = {now} + CAST(1000000 * coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')) AS integer),
+    lease_seconds = coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')),
+    max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
+    keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
+    policy = coalesce(policy, {policy} '$.details')),
+    unique_held = unique_held AND unique_until <> 'claimed'
+WHERE rowid IN (
+    SELECT place FROM (
+        SELECT place, last,
+            sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) - bytes AS before
+        FROM (
+            SELECT rowid AS place, rank, run_at, id, length(input) AS bytes,
+                attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0) AS last
+            FROM {jobs} AS j
+            WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
+                AND (rank, run_at, id) > (:after_rank, :after_run_at, :after_id)
+                {of_types}
+                AND (expires_at IS NULL OR expires_at > {now})
+                AND NOT EXISTS (SELECT 1 FROM {queues} WHERE name = :queue AND paused_at IS NOT NULL)
+            ORDER BY rank, run_at, id
+            LIMIT :limit
+        )
+    )
+    WHERE before < :max_bytes AND NOT (:prefetch AND coalesce(last, 0))
+)
+RETURNING {live_columns}

@@ -1,0 +1,12 @@
+UPDATE {jobs} SET
+    state = 'pending',
+    token = NULL,
+    previous_token = token,
+    worker = NULL,
+    leased_until = NULL,
+    run_at = coalesce(:run_at, {now} + CAST(:delay_seconds * 1000000 AS integer), run_at),
+    attempt = attempt - :refund,
+    error = coalesce(:error, error),
+    attempts = coalesce(:attempts, attempts)
+WHERE id = :id AND token = :token AND NOT cancel_requested
+RETURNING id, queue

@@ -1,0 +1,1 @@
+SELECT version, min_compatible FROM {migrations} ORDER BY version

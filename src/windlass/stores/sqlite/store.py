@@ -1,0 +1,109 @@
+"""SQLite as a job queue: one file, no set-up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+
+from ...clock import Clock
+from ...lifecycle import PENDING
+from ...operation import Operation, Statement
+from ...outcome import Settlement
+from ...policy import DEFAULT
+from ..names import check_name
+from ..sql.rows import SQLITE_ROWS, RowReader
+from ..sql.store import SqlStore
+from ..store import Change
+from .connections import SqliteConnections
+from .wakeup import SqliteWakeup
+
+# The clock of SQLite counts milliseconds.
+NOW = "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)"
+
+HISTORY_COLUMNS = (
+    "id run_at created_at finished_at purge_at state attempt rank chain_index chain_id queue type tenant input output "
+    "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
+    "order_key schedule labels error attempts trace"
+).split()
+
+
+class SqliteStore(SqlStore):
+    package: ClassVar[str] = "windlass.stores.sqlite"
+    rows: ClassVar[RowReader] = SQLITE_ROWS
+
+    def __init__(
+        self, path: str, *, prefix: str = "windlass_", journal_mode: str | None = None, clock: Clock | None = None
+    ) -> None:
+        super().__init__(clock)
+        self.prefix = check_name("prefix", prefix)
+        self.wakeup = SqliteWakeup(path)
+        self.connections = SqliteConnections(path, journal_mode)
+
+    def placeholders(self) -> dict[str, str]:
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations")
+        names = {name: f"{self.prefix}{name}" for name in tables}
+        offset = self.clock.offset // timedelta(microseconds=1)
+        return names | {
+            "prefix": self.prefix,
+            "state": "text",
+            "uuid": "text",
+            "alias": "",  # RETURNING knows no alias
+            "now": f"({NOW} + {offset})" if offset else NOW,
+            "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
+            # The policy of the row's type, or the default under the empty name; a path in it is to follow.
+            "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
+            "ORDER BY key DESC LIMIT 1),",
+            "history_columns": ", ".join(HISTORY_COLUMNS),
+            "typed": "AND type IN (SELECT value FROM json_each(:types))",
+            "in_ids": "IN (SELECT value FROM json_each(:ids))",
+            "true": "1",
+            "false": "0",
+        }
+
+    def array(self, values: Sequence[Any]) -> str:
+        return msgspec.json.encode(list(values)).decode()
+
+    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
+        each = [msgspec.structs.asdict(row) for row in rows]
+        return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
+
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        rows = yield self.many("finish", settlements)
+        ended = {UUID(row[0]): row for row in rows}
+        counts = Counter((ended[one.id][1], ended[one.id][2], one.state) for one in settlements if one.id in ended and ended[one.id][3])
+        yield self._tally(counts, 1)
+        return {one.id for one in settlements} - ended.keys()
+
+    def _tally(self, counts: Counter[tuple[str, str, str]], sign: int) -> Statement:
+        each = [
+            {"queue": queue, "type": type, "state": state, "count": sign * count}
+            for (queue, type, state), count in sorted(counts.items())
+        ]
+        return Statement(self.sql["tally"], each=each)
+
+    def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        rows = yield Statement(self.sql["bring_back"], each=[{"id": id} for id in ids])
+        yield self._tally(Counter((row[1], row[2], row[3]) for row in rows), -1)
+        return {(id := UUID(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
+
+    def remove(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        live = yield self.statement("delete_live", ids=self.array(ids))
+        finished = yield self.statement("delete_finished", ids=self.array(ids))
+        yield self._tally(Counter((row[1], row[3], row[2]) for row in finished), -1)
+        done = {(id := UUID(row[0])): Change(id, True, row[2], row[1]) for row in [*live, *finished]}
+        yield self.statement("delete_keys", ids=self.array(sorted(done)))
+        return done
+
+    def prune(self, limit: int) -> Operation[int]:
+        yield self.statement("prune_keys")
+        rows = yield self.statement("prune_rows", limit=limit)
+        yield self._tally(Counter((row[0], row[1], row[2]) for row in rows), -1)
+        return len(rows)
+
+    def vacuum(self) -> Operation[None]:
+        yield Statement(self.sql.made(("vacuum",), lambda: "VACUUM"), alone=True)

@@ -1,0 +1,48 @@
+"""Hints in SQLite: told at once within the process; across processes a glance at `PRAGMA data_version`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterable
+
+from ..hub import Hub
+from ..wakeup import Hint
+
+GLANCE_SECONDS = 0.02
+
+
+class SqliteWakeup(Hub):
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path if path == ":memory:" else os.path.abspath(path)
+        _all.add(self)
+
+    def send(self, hints: Iterable[Hint]) -> None:
+        """To every store of this process on the same file; the others see that the file has changed."""
+        told = list(hints)
+        for wakeup in list(_all):
+            if wakeup is self or (wakeup.path == self.path != ":memory:"):
+                for hint in told:
+                    wakeup.tell(hint)
+
+    def watch(self, stopping: threading.Event) -> None:
+        if self.path == ":memory:":
+            stopping.wait()
+            return
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        try:
+            last = None
+            while not stopping.is_set():
+                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                if version != last:
+                    last = version
+                    self.tell(None)
+                stopping.wait(GLANCE_SECONDS)
+        finally:
+            connection.close()
+
+
+_all: weakref.WeakSet[SqliteWakeup] = weakref.WeakSet()

@@ -1,0 +1,264 @@
+"""The contract of a store: what each operation promises, in words that hold on every database.
+
+Each operation is a generator of steps (see `windlass.operation`). On a connection of ours one operation is one
+transaction; on a borrowed one it opens none and commits nothing. Where a docstring says *atomic*, no other client
+sees a part of it, and a crash leaves all or nothing.
+
+Locks are taken in id order. Every write to a claimed job is fenced by the pair (id, lease token): where the token is
+no longer the newest, nothing changes, and the caller is told. The store's clock decides what is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from ..clock import Clock
+from ..job import Job, NewJob
+from ..lifecycle import STATES, State
+from ..operation import Operation
+from ..outcome import Settlement
+from ..policy import Policy
+from .wakeup import Hint, Wakeup
+
+T = TypeVar("T")
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a claim left off in its queue: the next may start its scan there."""
+
+    rank: int
+    run_at: datetime
+    id: UUID
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a claimer wants from one queue.
+
+    `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
+    `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken.
+    """
+
+    queue: str
+    limit: int
+    token: UUID
+    worker: str
+    types: Sequence[str] | None = None
+    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+    default_policy: Policy = msgspec.field(default_factory=Policy)
+    lease_seconds: float | None = None
+    max_bytes: int = 16 * 1024 * 1024
+    prefetch: bool = False
+    after: Position | None = None
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """What became of one new job: itself, or the one that was there already."""
+
+    job: Job
+    created: bool
+
+
+Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A write that its fence refused: nothing of it was done."""
+
+    id: UUID
+    reason: Reason
+
+
+class Lease(msgspec.Struct, frozen=True):
+    id: UUID
+    token: UUID
+    seconds: float
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """An answer to a renewal: the lease's new end (None: lost, and why), and whether someone asked to cancel."""
+
+    id: UUID
+    expires_at: datetime | None
+    cancel_requested: bool = False
+    reason: Reason | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What became of one job that someone acted on. `state` is None where there is no such job."""
+
+    id: UUID
+    done: bool
+    state: State | None
+    queue: str | None = None
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    state: State | None = None
+    type: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    chain: UUID | None = None
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many jobs of one queue and type are in one state."""
+
+    queue: str
+    type: str
+    state: State
+    count: int
+
+
+class Counts(Mapping[str, int]):
+    """Jobs by state: `counts["failed"]`, `counts.failed`; `counts.tallies` has them by queue and type."""
+
+    def __init__(self, tallies: Iterable[Tally]) -> None:
+        self.tallies = [tally for tally in tallies if tally.count]
+        self._by_state = dict.fromkeys(STATES, 0)
+        for tally in self.tallies:
+            self._by_state[tally.state] += tally.count
+
+    def __getitem__(self, state: str) -> int:
+        return self._by_state[state]  # type: ignore[index]
+
+    def __getattr__(self, state: str) -> int:
+        try:
+            return self.__dict__["_by_state"][state]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(state) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_state)
+
+    def __len__(self) -> int:
+        return len(self._by_state)
+
+    @property
+    def total(self) -> int:
+        return sum(self._by_state.values())
+
+    def __repr__(self) -> str:
+        return "Counts(" + ", ".join(f"{state}={count}" for state, count in self._by_state.items()) + ")"
+
+
+class Connections(Protocol):
+    """How a store reaches its database: lazily, and anew in a forked child."""
+
+    def run(self, make: Callable[[], Operation[T]]) -> T:
+        """Drive one operation as one transaction; tried again where the database asks for it."""
+
+    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+        """The same without blocking the event loop."""
+
+    def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        """Drive one operation in the caller's transaction: nothing is begun, committed or set for the session."""
+
+    async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T: ...
+
+    def close(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Store(Protocol):
+    """One database as a job queue."""
+
+    clock: Clock
+    connections: Connections
+    wakeup: Wakeup
+
+    def migrate(self) -> Operation[list[str]]:
+        """Bring the schema up to date; the names of what was applied. Idempotent, and safe when many start at once:
+        one does the work, the others wait for it and then find nothing to do."""
+
+    def check_schema(self) -> Operation[bool]:
+        """Whether the schema is as new as this code. `SchemaMismatch` where it no longer admits code this old."""
+
+    def script(self) -> str:
+        """The migrations as a text that can be read, and run by hand where the store has a language for it."""
+
+    def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
+        """Add jobs, atomically; one answer for each, in order.
+
+        A job whose id exists, live or finished, is not added again: the answer is the one that is there (`resent`
+        says that the ids may have been sent before even though we made them). Of jobs that share a unique key, in
+        this batch or with those that are there, one exists; the others get it as their answer, or rewrite it, or the
+        whole batch is undone with `Conflict`, as each asks. A conflict never spoils the caller's transaction. Keys
+        are taken in order; a key held by another open transaction is waited for.
+        """
+
+    def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
+        """Take due jobs of one queue, at most `limit` and `max_bytes` of input (but at least one): by priority, then
+        due time, then id. Each is running afterwards, its attempt counted, its key freed if it was unique until
+        claimed, its lease and the request's token written on it.
+
+        Two claimers never get the same job and never wait for each other: a locked row is skipped. A paused queue
+        gives nothing. A claim may be lost in a crash of the server (the job is pending then) unless it took a job's
+        last attempt; those are durable when they are returned.
+        """
+
+    def adopt(self, token: UUID) -> Operation[list[Job]]:
+        """What a claim with this token took: for a claimer whose answer was lost with its connection."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
+        """End attempts, atomically, each fenced by its own (id, token); the ones that were refused, with the reason.
+
+        A settlement that is sent again after its answer was lost is accepted if the first one was (not for
+        keep=0, which leaves no trace). One that sends a job back whose cancelling was asked for cancels it.
+        """
+
+    def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
+        """Prolong leases from now on, each fenced by its (id, token); an answer for each."""
+
+    def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
+        """Settle jobs whose lease has run out (or, with `stale_before`, whose worker was last heard of before
+        that): back to pending by their backoff, staggered; failed where that was the last attempt; cancelled where
+        that was asked for. A job that is being settled at this moment is left alone. At most `limit`: call again."""
+
+    def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
+        """Those that exist, in any order. A job on its way from live to finished is found once."""
+
+    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
+        """Newest id first, those below `before`."""
+
+    def counts(self) -> Operation[Counts]:
+        """By state, queue and type; cheap however many are finished."""
+
+    def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        """Waiting jobs are cancelled at once; for running ones it is noted, and their worker told."""
+
+    def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        """Bring failed and cancelled jobs back, due now, with all their attempts. `done` is False also where another
+        job holds the unique key by now."""
+
+    def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        """Make waiting jobs due now."""
+
+    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        """Remove jobs that are not running, with the unique keys that they hold."""
+
+    def pause(self, queue: str) -> Operation[None]:
+        """No claim that begins after this takes anything from the queue."""
+
+    def resume(self, queue: str) -> Operation[None]: ...
+
+    def paused(self) -> Operation[list[str]]:
+        """The names of the paused queues."""
+
+    def live_queues(self) -> Operation[list[str]]:
+        """The queues in which jobs are waiting, paused or not."""
+
+    def prune(self, limit: int) -> Operation[int]:
+        """Remove finished jobs and key records that are no longer to be kept, and fold the counts' records. How many
+        jobs went; call again while it is not zero."""
+
+    def vacuum(self) -> Operation[None]:
+        """Reclaim space now. Runs outside a transaction; blocks neither readers nor writers where the store can."""
+
+    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        """Tell listeners, when the transaction it runs in commits."""

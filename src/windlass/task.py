@@ -1,0 +1,75 @@
+"""A task: a function that can be called later.
+
+The function stays callable. `using(…)` gives the same task with options for the jobs that are made through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from .attempt import Attempt
+from .call import NO_OPTIONS, Call, Options
+from .codec import Signature
+from .job import Job
+from .policy import Policy
+
+if TYPE_CHECKING:
+    from .app import Windlass
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """What `@app.task` makes of a function."""
+
+    def __init__(
+        self, app: Windlass, function: Callable[..., R], name: str, *, queue: str, priority: int, policy: Policy
+    ) -> None:
+        self.app, self.function, self.name = app, function, name
+        self.queue, self.priority, self.policy = queue, priority, policy
+        self.signature = Signature(function, Attempt, name=name, limit=app.max_payload)
+        self._options, self._connection = NO_OPTIONS, None
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def using(self, *, connection: Any = None, **options: Any) -> Task[P, R]:
+        """The same task, with these options for its jobs."""
+        twin: Task[P, R] = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._options = self._options.updated(options)
+        twin._connection = self._connection if connection is None else connection
+        return twin
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+        """A call that is not sent yet."""
+        return self.call_with(self.signature.encode_arguments(args, kwargs))
+
+    def call_object(self, arguments: Mapping[str, Any], options: Options) -> Call:
+        """The same from arguments by name, as `app.enqueue` is given them."""
+        return self.call_with(self.signature.encode_object(arguments), options)
+
+    def call_with(self, input: str, options: Options | None = None) -> Call:
+        return Call(
+            type=self.name,
+            input=input,
+            queue=self.queue,
+            priority=self.priority,
+            policy=self.policy,
+            options=self._options if options is None else options,
+        )
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Have it called later; the job that will do it."""
+        return self.app.enqueue_many([self.call(*args, **kwargs)], connection=self._connection)[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return (await self.app.aenqueue_many([self.call(*args, **kwargs)], connection=self._connection))[0]

@@ -1,0 +1,49 @@
+"""`Unique`: one job for a key, as long as `until` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from .duration import Duration, to_timedelta
+from .errors import InvalidInput
+
+Until: TypeAlias = Literal["claimed", "finished", "forever", "window"]
+OnConflict: TypeAlias = Literal["keep", "replace", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """One job for this key (per tenant) until it is first claimed, until it is finished, for ever, or for a time.
+
+    On a conflict `keep` returns the job that is there, `replace` renews its input and its time (for `claimed` only:
+    a job that has begun cannot be rewritten), `raise` raises `Conflict`.
+    """
+
+    key: str
+    until: str | Duration = "finished"
+    on_conflict: OnConflict = "keep"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, str) or not self.key:
+            raise InvalidInput("a unique key is a string that is not empty")
+        if self.on_conflict not in ("keep", "replace", "raise"):
+            raise InvalidInput(f"on_conflict is 'keep', 'replace' or 'raise', not {self.on_conflict!r}")
+        if self.on_conflict == "replace" and self.until != "claimed":
+            raise InvalidInput("on_conflict='replace' goes with until='claimed': what has begun cannot be rewritten")
+        if self.window is not None and self.window <= timedelta():
+            raise InvalidInput("a unique key's time window is longer than zero")
+
+    @property
+    def kind(self) -> Until:
+        return self.until if self.until in ("claimed", "finished", "forever") else "window"  # type: ignore[return-value]
+
+    @property
+    def window(self) -> timedelta | None:
+        return to_timedelta(self.until) if self.kind == "window" else None
+
+
+def as_unique(value: Unique | str | None) -> Unique | None:
+    """A plain string is a key that is held until its job is finished."""
+    return Unique(value) if isinstance(value, str) else value
