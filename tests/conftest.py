@@ -9,6 +9,7 @@ A test whose server cannot be had fails.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def fresh_postgres_url(postgres_url: str, _postgres_administration: psycopg.Conn
     creation = sql.SQL("CREATE DATABASE {} TEMPLATE template0 STRATEGY wal_log").format(identifier)
     _postgres_administration.execute(creation)
     yield _with_database(postgres_url, name)
+    _wait_for_disconnection(_postgres_administration, name)
     _postgres_administration.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
 
 
@@ -100,6 +102,15 @@ def _server_url_or_failure(variable: str) -> Iterator[str]:
             yield url
     except ServerError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+def _wait_for_disconnection(administration: psycopg.Connection, database: str) -> None:
+    """Wait a moment for connections just closed to be gone: DROP DATABASE, finding one, sleeps for 100 ms."""
+    for _ in range(20):
+        connected = administration.execute("SELECT FROM pg_stat_activity WHERE datname = %s LIMIT 1", [database])
+        if connected.rowcount == 0:
+            break
+        time.sleep(0.002)
 
 
 def _new_database_name() -> str:

@@ -50,7 +50,7 @@ def make_filter(
         if name is not None:
             check_name(what, name)
     return Filter(
-        state=state,  # type: ignore[arg-type]
+        state=state,
         type=type,
         queue=queue,
         tenant=tenant,
@@ -89,26 +89,6 @@ class Acting:
         return job
 
     require, arequire = twins(_require)
-
-    def _list(
-        self,
-        state: State | str | None = None,
-        type: str | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        chain: UUID | str | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> Operation[Page]:
-        """A page of jobs, newest first."""
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
-            raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
-        before = None if cursor is None else _read_cursor(cursor)
-        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain), limit + 1, before)
-        jobs = [self.bind(job) for job in found[:limit]]
-        return Page(jobs, jobs[-1].id.hex if len(found) > limit else None)
-
-    list, alist = twins(_list)
 
     def _counts(self) -> Operation[Counts]:
         """How many jobs there are, by state; `.tallies` by queue and type. Cheap at any size."""
@@ -274,6 +254,27 @@ class Acting:
         yield from self.store.vacuum()
 
     vacuum, avacuum = twins(_vacuum)
+
+    # Last, since from here on `list` means this.
+    def _list(
+        self,
+        state: State | str | None = None,
+        type: str | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        chain: UUID | str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Operation[Page]:
+        """A page of jobs, newest first."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
+            raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
+        before = None if cursor is None else _read_cursor(cursor)
+        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain), limit + 1, before)
+        jobs = [self.bind(job) for job in found[:limit]]
+        return Page(jobs, jobs[-1].id.hex if len(found) > limit else None)
+
+    list, alist = twins(_list)
 
 
 _OPERATIONS: dict[Event, Callable[[Store], Callable[[Sequence[UUID]], Operation[list[Change]]]]] = {

@@ -102,7 +102,7 @@ class Windlass(Acting):
             title = check_name("task", name or getattr(function, "__name__", ""))
             if title in self.tasks:
                 raise InvalidInput(f"there is a task {title!r} already: give this one another name, @app.task('…')")
-            task = Task(self, function, title, queue=queue, priority=priority, policy=policy)
+            task: Task[..., Any] = Task(self, function, title, queue=queue, priority=priority, policy=policy)
             self.tasks[title] = task
             return task
 
@@ -214,7 +214,9 @@ class Windlass(Acting):
         policy = Policy() if chosen.overrides_policy() else None
         return Call(type=check_name("type", type), input=encoded, policy=policy, options=chosen)
 
-    def enqueue(self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any) -> Job:
+    def enqueue(
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+    ) -> Job:
         """Enqueue by name, where the handler is not importable; `input` has the arguments by name."""
         return self.enqueue_many([self.call(type, input, **options)], connection)[0]
 
@@ -234,7 +236,7 @@ class Windlass(Acting):
         lease: Duration | None = 60,
         worker: str | None = None,
     ) -> Operation[list[Attempt]]:
-        """Take up to `limit` due jobs, for those who drive their own loop. Of all queues and types if none are named."""
+        """Take up to `limit` due jobs, for those who drive their own loop; of all queues and types, or of those named."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
             raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
         names = list(queues) if queues is not None else (yield from self.store.live_queues())
@@ -291,7 +293,9 @@ class Windlass(Acting):
         if job.state == "failed":
             raise JobFailed(f"job {job.id} ({job.type}) failed: {job.error}")
         if job.state == "cancelled":
-            raise JobCancelled(f"job {job.id} ({job.type}) was cancelled" + (f": {job.error.message}" if job.error else ""))
+            raise JobCancelled(
+                f"job {job.id} ({job.type}) was cancelled" + (f": {job.error.message}" if job.error else "")
+            )
         task = self.tasks.get(job.type)
         return task.signature.decode_result(job.output_json or "null") if task else job.output
 

@@ -32,12 +32,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     labels: Mapping[str, str] | None = None
     unique: Unique | str | None = None
-    max_attempts: int | None | Unset = UNSET
+    max_attempts: int | Unset | None = UNSET
     backoff: Backoff | Duration | Unset = UNSET
-    timeout: Duration | None | Unset = UNSET
+    timeout: Duration | Unset | None = UNSET
     lease: Duration | Unset = UNSET
     expires: datetime | Duration | None = None
-    keep: Duration | None | Unset = UNSET
+    keep: Duration | Unset | None = UNSET
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
         unknown = changes.keys() - set(self.__struct_fields__)

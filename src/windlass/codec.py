@@ -7,19 +7,16 @@ result by the annotations. What it encodes it has read back itself: a worker can
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import math
 import sys
-import types
-import typing
-from collections import ChainMap, Counter
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import cached_property, lru_cache
-from typing import Annotated, Any, Optional, Union, get_args, get_origin
+from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -30,22 +27,22 @@ from .errors import InvalidInput
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_DEPTH = 200  # well below Python's recursion limit, so that what was encoded here can be decoded anywhere
 
-_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
-_UNSUPPORTED = (TypeError, NameError, AttributeError)  # what msgspec raises for types that it cannot read
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+UNSUPPORTED = (TypeError, NameError, AttributeError)  # what msgspec raises for types that it cannot read
 
 
 def encode(value: object, limit: int = MAX_PAYLOAD_BYTES) -> str:
     """JSON text of a value; `InvalidInput`, with the path of the culprit, for what cannot be stored."""
-    return _encode(value, limit)
+    return encode_readable(value, limit)
 
 
 def decode(text: str | bytes, type: Any = Any) -> Any:
     """The value of JSON text, as the type says."""
     try:
-        return msgspec.json.decode(text, type=type, dec_hook=_load_special)
-    except _UNREADABLE as error:
-        raise InvalidInput(_reason(error)) from None
-    except _UNSUPPORTED as error:
+        return msgspec.json.decode(text, type=type, dec_hook=load_special)
+    except UNREADABLE as error:
+        raise InvalidInput(reason(error)) from None
+    except UNSUPPORTED as error:
         raise InvalidInput(f"{type!r} cannot be read from JSON: {error}") from None
 
 
@@ -69,7 +66,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _encode(value: object, limit: int, read: Callable[[bytes], Any] | None = None, careful: bool = False) -> str:
+def encode_readable(
+    value: object, limit: int, read: Callable[[bytes], Any] | None = None, careful: bool = False
+) -> str:
     """`read` reads back by type; `careful` looks at what came of it: bytes that became text, or a naive datetime."""
     try:
         binary: list[bytes] | None = [] if careful else None
@@ -217,7 +216,7 @@ def _simplifier(kind: Any) -> Callable[[Any], Any]:
         return _struct_fields
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return lambda value: _without_unset((name, getattr(value, name, UNSET)) for name in names)
+        return lambda value: without_unset((name, getattr(value, name, UNSET)) for name in names)
     raise _Refusal(f"{kind.__qualname__} cannot be stored as JSON")
 
 
@@ -227,10 +226,10 @@ def _struct_fields(value: msgspec.Struct) -> dict[str, Any] | list[Any]:
     values = [getattr(value, name) for name in value.__struct_fields__]
     if config.array_like:
         return [*tag.values(), *values]
-    return tag | _without_unset(zip(value.__struct_encode_fields__, values, strict=True))
+    return tag | without_unset(zip(value.__struct_encode_fields__, values, strict=True))
 
 
-def _without_unset(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def without_unset(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in fields if value is not UNSET}
 
 
@@ -241,16 +240,16 @@ def _is_model(kind: Any) -> bool:
 
 
 def _dump_model(model: Any) -> Any:
-    for leaf in _leaves(model.model_dump(round_trip=True)):
-        if isinstance(leaf, datetime):
-            _format_moment(leaf)  # in the JSON below, a naive one is mere text
     try:
+        for leaf in _leaves(model.model_dump(round_trip=True)):
+            if isinstance(leaf, datetime):
+                _format_moment(leaf)  # in the JSON below, a naive one is mere text
         return model.model_dump(mode="json", by_alias=False, round_trip=True)
     except ValueError as error:
         raise _Refusal(f"{type(model).__qualname__}: {error}") from None
 
 
-def _load_special(kind: Any, value: Any) -> Any:
+def load_special(kind: Any, value: Any) -> Any:
     """For types that msgspec does not know; it turns these errors into its own, with a path."""
     if not _is_model(kind):
         raise TypeError(f"{kind!r} cannot be read from JSON")
@@ -270,228 +269,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     reason, _, path = str(error).partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     return f"{path}: {reason}" if path else reason
-
-
-class Signature:
-    """A task's function as its payloads see it: arguments by name, typed, without the one that the worker injects.
-
-    `control` are types that a handler may return and that are no results. `local_names` help to resolve annotations
-    that are written as text; those that stay unresolved (`unresolved`, at the time of decoration) count as Any.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        injected: type,
-        *,
-        name: str | None = None,
-        control: tuple[type, ...] = (),
-        limit: int = MAX_PAYLOAD_BYTES,
-        local_names: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.name = name or str(getattr(function, "__name__", function))
-        self.limit = limit
-        self._control = control
-        self._module_names: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
-        # The injected type comes last: a module may import it for its type checker only.
-        self._names_in_sight = ChainMap(dict(local_names or {}), self._module_names, {injected.__name__: injected})
-        signature = _inspect(function)
-        self._return_annotation = signature.return_annotation
-        hints = {p.name: self._resolve(p.annotation, None) for p in signature.parameters.values()}
-        self.unresolved = [parameter for parameter, hint in hints.items() if hint is None]
-        self.injected_name = self._find_injected(hints, injected)
-        given = [p for p in signature.parameters.values() if p.name != self.injected_name]
-        self._signature = signature.replace(parameters=given)
-        self._learn_parameters(given)
-        if not self.unresolved:
-            self._refuse_unreadable()
-
-    def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The arguments of a call, bound as the call itself would bind them. Defaults are not stored."""
-        values = self._bind(args, kwargs)
-        try:
-            return _encode(values, self.limit, self._read, self._is_careful)
-        except InvalidInput as error:
-            raise InvalidInput(f"{self.name}: {error}") from None
-
-    def encode_object(self, arguments: Mapping[str, Any]) -> str:
-        """The same for arguments that came as one object."""
-        if not isinstance(arguments, Mapping):
-            raise InvalidInput(f"{self.name}: the input is an object of arguments by name")
-        return self.encode_arguments((), arguments)
-
-    def decode_arguments(self, text: str | bytes) -> dict[str, Any]:
-        """What to call the function with, the injected parameter aside."""
-        try:
-            return self._read(text)
-        except InvalidInput as error:
-            raise InvalidInput(f"{self.name}: {error}") from None
-
-    def encode_result(self, value: object) -> str:
-        """The type is not enforced: work that is done must not be done again because an annotation is wrong."""
-        try:
-            if self._result_is_plain:
-                return _encode(value, self.limit)
-            return _encode(value, self.limit, self.decode_result, careful=True)
-        except InvalidInput as error:
-            raise InvalidInput(f"{self.name}: result: {error}") from None
-
-    def decode_result(self, text: str | bytes) -> Any:
-        """As the return annotation says, or as plain JSON where the two do not agree."""
-        try:
-            return decode(text, self._result_type)
-        except InvalidInput:
-            return decode(text)
-
-    def _find_injected(self, hints: dict[str, Any], injected: type) -> str | None:
-        found = [name for name, hint in hints.items() if _mentions(hint, injected)]
-        if len(found) > 1:
-            raise InvalidInput(f"{self.name}: {' and '.join(found)} are both the {injected.__name__}")
-        return found[0] if found else None
-
-    def _learn_parameters(self, given: list[inspect.Parameter]) -> None:
-        for parameter in given:
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-                raise InvalidInput(f"{self.name}: arguments go by name, `{parameter}` has none: leave out * or /")
-        self._extra = next((p for p in given if p.kind is p.VAR_KEYWORD), None)
-        self._parameters = {p.name: p for p in given if p is not self._extra}
-        self._names = frozenset(self._parameters)
-        self._required = frozenset(name for name, p in self._parameters.items() if p.default is p.empty)
-        self._positional = [name for name, p in self._parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-
-    def _refuse_unreadable(self) -> None:
-        try:
-            self._reader  # noqa: B018
-        except InvalidInput as error:
-            # A name that is missing inside a class may be defined further down in the module.
-            if isinstance(error.__cause__, TypeError):
-                raise InvalidInput(f"{self.name}: {error}") from None
-
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        values = dict(zip(self._positional, args, strict=False))
-        fits = len(values) == len(args) and values.keys().isdisjoint(kwargs)
-        values.update(kwargs)
-        names = values.keys()
-        if fits and names >= self._required and (names <= self._names or self._takes_extra(names)):
-            return values
-        try:
-            self._signature.bind(*args, **kwargs)  # only for its message: it takes longer than all the rest
-        except TypeError as error:
-            raise InvalidInput(f"{self.name}: {error}") from None
-        raise InvalidInput(f"{self.name}: {self.injected_name!r} is given by the worker")
-
-    def _takes_extra(self, names: Container[str | None]) -> bool:
-        return self._extra is not None and self.injected_name not in names
-
-    def _read(self, text: str | bytes) -> dict[str, Any]:
-        try:
-            found = msgspec.structs.astuple(self._reader.decode(text))
-            values = {name: value for name, value in zip(self._parameters, found, strict=True) if value is not UNSET}
-            if self._extra is not None:
-                values |= self._read_extra(text)
-        except _UNREADABLE as error:
-            raise InvalidInput(_reason(error)) from None
-        return values
-
-    def _read_extra(self, text: str | bytes) -> dict[str, Any]:
-        extra = {name: value for name, value in decode(text).items() if name not in self._names}
-        if not self._takes_extra(extra):
-            raise InvalidInput(f"{self.injected_name!r} is given by the worker")
-        return msgspec.convert(extra, dict[str, self._extra_type], dec_hook=_load_special)  # type: ignore[name-defined]
-
-    def _resolve(self, annotation: Any, otherwise: Any = Any) -> Any:
-        """The type that an annotation, or the text of one, stands for."""
-        if annotation is inspect.Parameter.empty:
-            return Any
-        holder = types.SimpleNamespace(__annotations__={"it": annotation})
-        try:
-            return typing.get_type_hints(holder, self._module_names, self._names_in_sight, include_extras=True)["it"]
-        except Exception:  # whatever evaluating somebody's text may raise
-            return otherwise
-
-    # The types are looked up at first use, when the whole module of the function has been read.
-
-    @cached_property
-    def _types(self) -> dict[str, Any]:
-        hints = {}
-        for name, parameter in self._parameters.items():
-            hint = self._resolve(parameter.annotation)
-            hints[name] = Optional[hint] if parameter.default is None else hint  # noqa: UP045 - not every hint has |
-        return hints
-
-    @cached_property
-    def _extra_type(self) -> Any:
-        hint = self._resolve(self._extra.annotation) if self._extra else Any
-        return Any if get_origin(hint) is typing.Unpack else hint
-
-    @cached_property
-    def _result_type(self) -> Any:
-        hint = _result_hint(self._resolve(self._return_annotation), self._control)
-        try:
-            msgspec.json.Decoder(hint)
-        except _UNSUPPORTED:
-            return Any
-        return hint
-
-    @cached_property
-    def _is_careful(self) -> bool:
-        return not all(_is_plain(hint) for hint in (*self._types.values(), self._extra_type))
-
-    @cached_property
-    def _result_is_plain(self) -> bool:
-        return _is_plain(self._result_type)
-
-    @cached_property
-    def _reader(self) -> msgspec.json.Decoder[Any]:
-        """Reads all arguments at once into a struct, whose fields are numbered since not every name can be one."""
-        for name, hint in (self._types | {"**": self._extra_type}).items():
-            try:
-                msgspec.json.Decoder(hint)
-            except _UNSUPPORTED as error:
-                raise InvalidInput(f"{name}: this annotation cannot be read from JSON: {error}") from error
-        fields = {f"p{index}": name for index, name in enumerate(self._types)}
-        arguments = msgspec.defstruct(
-            "Arguments",
-            [(f, self._types[n]) if n in self._required else (f, self._types[n], UNSET) for f, n in fields.items()],
-            kw_only=True,
-            rename=fields,
-            forbid_unknown_fields=self._extra is None,
-        )
-        return msgspec.json.Decoder(arguments, dec_hook=_load_special)
-
-
-_PLAIN = (int, str, float, bool, types.NoneType, Any, object, UUID, date, list, dict)
-_PLAIN_CONTAINERS = (Union, types.UnionType, list, dict, tuple, set)
-
-
-def _is_plain(hint: Any) -> bool:
-    """Whether neither bytes nor moments can come of it."""
-    if get_origin(hint) in _PLAIN_CONTAINERS:
-        return all(_is_plain(inner) for inner in get_args(hint))
-    return any(hint is plain for plain in _PLAIN)
-
-
-def _mentions(hint: Any, wanted: type) -> bool:
-    if get_origin(hint) in (Union, types.UnionType, Annotated):
-        return any(_mentions(inner, wanted) for inner in get_args(hint))
-    return (get_origin(hint) or hint) is wanted
-
-
-def _result_hint(hint: Any, control: tuple[type, ...]) -> Any:
-    if get_origin(hint) in (Coroutine, Awaitable):
-        return _result_hint(get_args(hint)[-1], control)
-    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    results = tuple(member for member in members if not any(_mentions(member, kind) for kind in control))
-    return Union[results] if results else Any  # noqa: UP007
-
-
-def _inspect(function: Callable[..., Any]) -> inspect.Signature:
-    if sys.version_info >= (3, 14):  # where annotations are evaluated only now, and may not be there yet
-        import annotationlib
-
-        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(function)

@@ -138,7 +138,7 @@ def persistent(make: Callable[[], Operation[T]]) -> Operation[T]:
         except Transient:
             if attempt == TRIES:
                 raise
-            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2**attempt)  # noqa: S311 - spreads, does not protect
+            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2**attempt)
     raise AssertionError("unreachable")
 
 

@@ -21,7 +21,7 @@ from .lifecycle import CANCELLED, COMPLETED, FAILED, PENDING, State
 from .policy import DEFAULT
 
 
-class Outcome(Exception):  # noqa: N818 - raised to end an attempt in a certain way, not to report an error
+class Outcome(Exception):
     """Base of what a handler raises to say how its attempt ends."""
 
 
@@ -152,7 +152,7 @@ def give_back(job: Job, token: UUID) -> Settlement:
     return Settlement(id=job.id, token=token, state=PENDING, refund=1)
 
 
-class LeaseExpired(Exception):  # noqa: N818 - a name that people read in a job's error
+class LeaseExpired(Exception):
     """The worker that held the job was not heard of until its lease ran out."""
 
 

@@ -76,7 +76,7 @@ class Unset:
 UNSET = Unset()
 
 
-def attempts_option(value: int | None | Unset, otherwise: int) -> int:
+def attempts_option(value: int | Unset | None, otherwise: int) -> int:
     """`max_attempts=` as the row keeps it: None means for ever."""
     if isinstance(value, Unset):
         return otherwise
@@ -87,14 +87,14 @@ def attempts_option(value: int | None | Unset, otherwise: int) -> int:
     return value
 
 
-def keep_option(value: Duration | None | Unset, otherwise: int) -> int:
+def keep_option(value: Duration | Unset | None, otherwise: int) -> int:
     """`keep=` as the row keeps it: 0 leaves no history, None or "forever" keeps it for ever."""
     if isinstance(value, Unset):
         return otherwise
     return FOR_EVER if value is None or value == "forever" else int(to_seconds(value))
 
 
-def seconds_option(name: str, value: Duration | None | Unset, otherwise: float | None) -> float | None:
+def seconds_option(name: str, value: Duration | Unset | None, otherwise: float | None) -> float | None:
     """A duration that must be longer than zero."""
     if isinstance(value, Unset):
         return otherwise

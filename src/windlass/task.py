@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from .attempt import Attempt
 from .call import NO_OPTIONS, Call, Options
-from .codec import Signature
 from .job import Job
 from .policy import Policy
+from .signature import Signature
 
 if TYPE_CHECKING:
     from .app import Windlass

@@ -130,7 +130,7 @@ class Hub:
                     return
                 delay = FIRST_DELAY if time.monotonic() - began > LONGEST_DELAY else min(delay * 2, LONGEST_DELAY)
                 log.warning("the listener lost its connection (%s); polling until it is back", error)
-                stopping.wait(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads, does not protect
+                stopping.wait(delay * random.uniform(0.5, 1.5))
 
     # Ending
 

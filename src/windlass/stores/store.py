@@ -169,8 +169,12 @@ class Store(Protocol):
     """One database as a job queue."""
 
     clock: Clock
-    connections: Connections
-    wakeup: Wakeup
+
+    @property
+    def connections(self) -> Connections: ...
+
+    @property
+    def wakeup(self) -> Wakeup: ...
 
     def migrate(self) -> Operation[list[str]]:
         """Bring the schema up to date; the names of what was applied. Idempotent, and safe when many start at once:
@@ -223,9 +227,6 @@ class Store(Protocol):
     def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
         """Those that exist, in any order. A job on its way from live to finished is found once."""
 
-    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
-        """Newest id first, those below `before`."""
-
     def counts(self) -> Operation[Counts]:
         """By state, queue and type; cheap however many are finished."""
 
@@ -262,3 +263,7 @@ class Store(Protocol):
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Tell listeners, when the transaction it runs in commits."""
+
+    # Last, since from here on `list` means this.
+    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
+        """Newest id first, those below `before`."""

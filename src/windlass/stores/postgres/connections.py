@@ -40,7 +40,12 @@ from .errors import mapped
 T = TypeVar("T")
 
 CONTROL = {Begin: "BEGIN", Commit: "COMMIT", Rollback: "ROLLBACK"}
-SETTINGS = {"application_name": "windlass", "connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
+SETTINGS: dict[str, Any] = {
+    "application_name": "windlass",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 20_000,
+}
 
 
 class SyncLink:
@@ -65,7 +70,7 @@ class SyncLink:
                     time.sleep(seconds)
                     return ()
                 case _:
-                    self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+                    self.cursor.execute(CONTROL[type(step)])
                     return ()
 
     def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
@@ -96,7 +101,7 @@ class AsyncLink:
                     await asyncio.sleep(seconds)
                     return ()
                 case _:
-                    await self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+                    await self.cursor.execute(CONTROL[type(step)])
                     return ()
 
     async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:

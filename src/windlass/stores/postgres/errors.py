@@ -24,7 +24,9 @@ def mapped(url: str | None = None) -> Iterator[None]:
     except psycopg.OperationalError as error:
         if url is None:
             raise Interrupted(f"the connection to PostgreSQL broke: {_first_line(error)}") from error
-        raise StoreUnavailable(f"PostgreSQL at {without_password(url)} cannot be reached: {_first_line(error)}") from error
+        raise StoreUnavailable(
+            f"PostgreSQL at {without_password(url)} cannot be reached: {_first_line(error)}"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -31,7 +31,9 @@ class PostgresWakeup(Hub):
         try:
             if self._sending_on is None or self._sending_on.closed:
                 self._sending_on = self.connect()
-            self._sending_on.execute("SELECT pg_notify(%s, text) FROM unnest(%s::text[]) AS text", (self.channel, texts))
+            self._sending_on.execute(
+                "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) AS text", (self.channel, texts)
+            )
         except Exception:
             self.hang_up()
             raise

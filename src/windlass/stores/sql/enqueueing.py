@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import msgspec
@@ -25,8 +25,11 @@ TRIES = 10  # to insert, or to find who is in the way: a holder can vanish betwe
 class Enqueueing:
     """Part of a store: `enqueue`."""
 
-    rows: RowReader
-    sql: Library
+    rows: ClassVar[RowReader]
+
+    @property
+    def sql(self) -> Library:
+        raise NotImplementedError
 
     def array(self, values: Sequence[Any]) -> Any:
         raise NotImplementedError
@@ -96,9 +99,9 @@ class _Adding:
                 seen.setdefault(key, self.leader[position])
         leaders = [position for position, leader in self.leader.items() if position == leader]
         for position, leader in self.leader.items():
-            if position != leader and self.jobs[position].id != self.jobs[leader].id:
-                if self.jobs[position].on_conflict == "raise":
-                    raise _conflict(self.jobs[position])
+            job = self.jobs[position]
+            if position != leader and job.id != self.jobs[leader].id and job.on_conflict == "raise":
+                raise _conflict(job)
         # Keys, then ids: everyone takes them in the same order.
         return sorted(leaders, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
 
@@ -110,9 +113,9 @@ class _Adding:
         store = self.store
         held = self._by_window(positions)
         if held:
-            rows = [self.jobs[position] for position in held]
-            yield store.many("free_keys", rows)
-            taken = yield store.many("add_keys", rows)
+            keyed = [self.jobs[position] for position in held]
+            yield store.many("free_keys", keyed)
+            taken = yield store.many("add_keys", keyed)
             mine = {store.rows.to_uuid(row[0]) for row in taken}
             stuck = {position for position in held if self.jobs[position].id not in mine}
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from ...job import Job
@@ -15,7 +15,7 @@ from .rows import RowReader
 
 LIVE = "SELECT {live_columns} FROM {jobs} AS j WHERE {condition}"
 HISTORY = "SELECT {finished_columns} FROM {history} AS j WHERE {condition}"
-PAGE = " ORDER BY j.id DESC LIMIT :limit"
+PAGE = "SELECT * FROM ({table} ORDER BY j.id DESC LIMIT :limit) AS page"
 CONDITIONS = {
     "state": "j.state = CAST(:state AS {state})",
     "type": "j.type = :type",
@@ -31,8 +31,11 @@ CONDITIONS = {
 class Reading:
     """Part of a store: `get` and `list`."""
 
-    rows: RowReader
-    sql: Library
+    rows: ClassVar[RowReader]
+
+    @property
+    def sql(self) -> Library:
+        raise NotImplementedError
 
     def array(self, values: Sequence[Any]) -> Any:
         """A list as this dialect takes it for a parameter."""
@@ -43,19 +46,6 @@ class Reading:
         found = yield Statement(query, {"ids": self.array(ids)}, alone=True)
         return [self.rows.job(row) for row in found]
 
-    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
-        given = {name: getattr(filter, name) for name in ("state", "type", "queue", "tenant", "chain")}
-        given["before"] = before
-        given = {name: value for name, value in given.items() if value is not None}
-        tables = [HISTORY] if filter.state in FINISHED else [LIVE] if filter.state else [LIVE, HISTORY]
-        pages = [f"SELECT * FROM ({table}{PAGE}) AS page" for table in tables]
-        condition = " AND ".join(CONDITIONS[name] for name in given) or "{true}"
-        # Each table gives its own first page by its index; the two are then merged.
-        text = " UNION ALL ".join(pages) + " ORDER BY 1 DESC LIMIT :limit"
-        query = self._query("list", (*given, *tables), text, condition)
-        found = yield Statement(query, {**given, "limit": limit}, alone=True)
-        return [self.rows.job(row) for row in found]
-
     def _query(self, name: str, shape: tuple[str, ...], text: str, condition: str) -> Query:
         def make() -> str:
             live, history = condition.replace("{own}", "{jobs}"), condition.replace("{own}", "{history}")
@@ -63,3 +53,16 @@ class Reading:
             return whole.replace(HISTORY, HISTORY.replace("{condition}", history))
 
         return self.sql.made((name, *shape), make)
+
+    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
+        given = {name: getattr(filter, name) for name in ("state", "type", "queue", "tenant", "chain")}
+        given["before"] = before
+        given = {name: value for name, value in given.items() if value is not None}
+        tables = [HISTORY] if filter.state in FINISHED else [LIVE] if filter.state else [LIVE, HISTORY]
+        pages = [PAGE.replace("{table}", table) for table in tables]
+        condition = " AND ".join(CONDITIONS[name] for name in given) or "{true}"
+        # Each table gives its own first page by its index; the two are then merged.
+        text = " UNION ALL ".join(pages) + " ORDER BY 1 DESC LIMIT :limit"
+        query = self._query("list", (*given, *tables), text, condition)
+        found = yield Statement(query, {**given, "limit": limit}, alone=True)
+        return [self.rows.job(row) for row in found]

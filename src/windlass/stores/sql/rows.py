@@ -103,8 +103,18 @@ class RowReader:
         return self.to_uuid(row[len(COMMON) - 1])
 
 
+_known_as_utc: set[object] = {UTC}
+
+
 def utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    """In UTC, whatever the session's timezone; on most servers that is UTC by another name."""
+    zone = moment.tzinfo
+    if zone in _known_as_utc:
+        return moment
+    if str(zone) in ("UTC", "Etc/UTC"):
+        _known_as_utc.add(zone)
+        return moment
+    return moment.astimezone(UTC)
 
 
 def same(value: Any) -> Any:

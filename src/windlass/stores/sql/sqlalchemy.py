@@ -26,6 +26,10 @@ def _kinds(module: str, *names: str) -> tuple[type, ...]:
     return tuple(getattr(loaded, name) for name in names) if loaded else ()
 
 
+def _is(connection: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(connection, kinds)
+
+
 def is_sync(connection: Any) -> bool:
     kinds = _kinds("sqlalchemy.engine", "Connection") + _kinds("sqlalchemy.orm", "Session", "scoped_session")
     return isinstance(connection, kinds)
@@ -37,14 +41,14 @@ def is_async(connection: Any) -> bool:
 
 
 def link(connection: Any) -> Connection:
-    if isinstance(connection, _kinds("sqlalchemy.orm", "Session", "scoped_session")):
+    if _is(connection, _kinds("sqlalchemy.orm", "Session", "scoped_session")):
         connection = connection.connection()
     _check(connection)
     return SqlalchemyLink(connection)
 
 
 async def alink(connection: Any) -> AsyncConnection:
-    if isinstance(connection, _kinds("sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session")):
+    if _is(connection, _kinds("sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session")):
         connection = await connection.connection()
     _check(connection)
     return AsyncSqlalchemyLink(connection)
@@ -53,7 +57,9 @@ async def alink(connection: Any) -> AsyncConnection:
 def _check(connection: Any) -> None:
     if connection.dialect.driver not in _NUMBERED | _NAMED | _PYFORMAT:
         known = ", ".join(sorted(_NUMBERED | _NAMED | _PYFORMAT))
-        raise InvalidInput(f"SQLAlchemy's driver {connection.dialect.driver!r} is not supported here; these are: {known}")
+        raise InvalidInput(
+            f"SQLAlchemy's driver {connection.dialect.driver!r} is not supported here; these are: {known}"
+        )
     options = getattr(connection, "sync_connection", connection).get_execution_options()
     if options.get("isolation_level") == "AUTOCOMMIT":
         raise InvalidInput("this SQLAlchemy connection is in autocommit mode: there is no transaction to join")
@@ -67,9 +73,7 @@ def _rendered(driver: str, statement: Statement) -> list[tuple[str, Any]]:
     if driver in _NAMED:
         return [(text, {name: adapt(value) for name, value in one.items()}) for one in batches for text in query.named]
     convert = _plain if driver == "psycopg2" else lambda value: value
-    return [
-        (text, {name: convert(value) for name, value in one.items()}) for one in batches for text in query.pyformat
-    ]
+    return [(text, {name: convert(value) for name, value in one.items()}) for one in batches for text in query.pyformat]
 
 
 def _plain(value: Any) -> Any:

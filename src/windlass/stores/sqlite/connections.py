@@ -53,7 +53,7 @@ class SqliteLink:
             case Rollback() if not self.connection.in_transaction:
                 pass  # a full disk has rolled back by itself
             case _:
-                self.cursor.execute(CONTROL[type(step)])  # type: ignore[index]
+                self.cursor.execute(CONTROL[type(step)])
         return ()
 
     def _statement(self, step: Statement) -> Rows:
@@ -85,8 +85,8 @@ def mapped(path: str) -> Iterator[None]:
         text = str(error)
         if "locked" in text or "busy" in text:
             raise StoreUnavailable(
-                f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, pass "
-                "its connection (connection=…), so that the job becomes part of it"
+                f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, "
+                "pass its connection (connection=…), so that the job becomes part of it"
             ) from error
         if "no such table" in text or "no such column" in text:
             raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
@@ -135,7 +135,7 @@ class SqliteConnections:
 
     def _choose_journal(self, connection: sqlite3.Connection) -> None:
         (current,) = connection.execute("PRAGMA journal_mode").fetchone()
-        safe = wal_is_safe(sqlite3.sqlite_version_info)  # type: ignore[arg-type]
+        safe = wal_is_safe(sqlite3.sqlite_version_info)
         wanted = self.journal_mode or ("wal" if safe else None)
         if wanted and current not in (wanted, "memory"):
             connection.execute(f"PRAGMA journal_mode = {wanted}")

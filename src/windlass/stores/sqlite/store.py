@@ -75,8 +75,14 @@ class SqliteStore(SqlStore):
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         rows = yield self.many("finish", settlements)
         ended = {UUID(row[0]): row for row in rows}
-        counts = Counter((ended[one.id][1], ended[one.id][2], one.state) for one in settlements if one.id in ended and ended[one.id][3])
-        yield self._tally(counts, 1)
+        yield self._tally(
+            Counter(
+                (ended[one.id][1], ended[one.id][2], str(one.state))
+                for one in settlements
+                if one.id in ended and ended[one.id][3]
+            ),
+            1,
+        )
         return {one.id for one in settlements} - ended.keys()
 
     def _tally(self, counts: Counter[tuple[str, str, str]], sign: int) -> Statement:

@@ -1,8 +1,7 @@
 -- Through the primary key only: naming the state here would make the planner walk the index of running jobs and its
 -- dead entries. The fence stands in the DELETE itself.
 WITH given AS (
-    SELECT * FROM unnest(:ids::uuid[], :tokens::uuid[], :states::text[], :outputs::text[], :errors::text[], :stories::text[])
-        AS g (id, token, new_state, output, new_error, story)
+    {given}
 ), gone AS (
     DELETE FROM {jobs} AS j USING given AS g
     WHERE j.id = g.id AND j.token IS NOT DISTINCT FROM g.token AND NOT j.linked
