@@ -15,8 +15,7 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 .PHONY: help demo test check format bench lock clean
 
 help: ## print what can be done
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' Makefile | column -t -s @ 2>/dev/null \
-		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1: \2/p' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
 	$(bin)/windlass demo

@@ -6,7 +6,7 @@ starts both, gives the command their addresses in WINDLASS_TEST_POSTGRES_URL and
 stops them when it ends. A variable that is already set names a server of your own; then none is started.
 
 A server listens on loopback alone and keeps all it has in a temporary folder. Both are gone when the process that
-started it ends, however that ends.
+started it ends, however that ends. TMPDIR chooses where: in memory (/dev/shm, given some GB) tests take half the time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ServerError(Exception):
 
 
 class Server(ABC):
-    """A server on data of its own. Stopped, killed or restarted it keeps data and port; leaving the block removes all."""
+    """A server on data of its own, which it keeps, with its port, until the end of the block: it can be restarted."""
 
     name: str
     url: str

@@ -19,7 +19,7 @@ from .settle import Settlements
 from .tallies import Slot, slot_of_finished
 
 # What a job that is brought back does not keep. Its error stays, and tells why it is here again.
-OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "cancel_requested")
+OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "expires_at")
 
 
 class Actions(Settlements):
@@ -141,11 +141,8 @@ def key_to_hold(document: Document) -> tuple[str, str] | None:
 def brought_back(document: Document, now: datetime) -> Document:
     """The token moves aside, so that the settlement that ended it, sent again, still finds that it was accepted."""
     changes: dict[str, Any] = {"state": PENDING, "attempt": 0, "run_at": now}
-    leftovers = list(OF_ITS_END)
     if document.get("token") is not None:
         changes["previous_token"] = document["token"]
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
-    if document.get("expires_at") is not None and document["expires_at"] <= now:
-        leftovers.append("expires_at")  # else it would wait for ever
-    return {"$set": changes, "$unset": dict.fromkeys(leftovers, "")}
+    return {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, "")}

@@ -40,14 +40,13 @@ from ...operation import (
     drive,
     persistent,
 )
-from .failures import RAISED, STANDALONE, translate
+from .failures import COMMIT_UNKNOWN, RAISED, STANDALONE, translate
 
 T = TypeVar("T")
 
 SELECTION_MILLISECONDS = 5000
 COMMIT_TRIES = 3
 PATIENCE = 5  # rounds of tries, about two seconds each, for a document that another transaction holds
-COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 
 MAJORITY = WriteConcern("majority")
 TRANSACTION = {

@@ -62,11 +62,9 @@ def due_at(new: NewJob, now: datetime) -> datetime:
 
 
 def expiry(new: NewJob, now: datetime) -> datetime | None:
-    """The earlier of the two that may be given."""
-    ends = [new.expires_at] if new.expires_at else []
-    if new.expires_seconds is not None:
-        ends.append(add(now, new.expires_seconds))
-    return round_down(min(ends)) if ends else None
+    if new.expires_at is not None:
+        return round_down(new.expires_at)
+    return None if new.expires_seconds is None else round_down(add(now, new.expires_seconds))
 
 
 def to_document(new: NewJob, now: datetime) -> Document:
@@ -98,8 +96,14 @@ def to_document(new: NewJob, now: datetime) -> Document:
 
 
 def rewritten(new: NewJob, now: datetime) -> Document:
-    """What `replace` renews on the job that is there: its input and its time."""
-    return {"input": new.input, "run_at": due_at(new, now), "expires_at": expiry(new, now)}
+    """What `replace` renews on the job that is there; None: it has none any more."""
+    return {
+        "input": new.input,
+        "run_at": due_at(new, now),
+        "expires_at": expiry(new, now),
+        "rank": new.rank,
+        "labels": new.labels,
+    }
 
 
 def to_job(document: Document, *, created: bool = True) -> Job:
@@ -141,7 +145,7 @@ def read_policy(
     max_attempts: int | None, lease_seconds: float | None, keep_seconds: int | None, details: str | None
 ) -> Policy | None:
     """None where nobody has said anything yet: such a job was enqueued by name alone, and not claimed."""
-    if max_attempts is None and lease_seconds is None and keep_seconds is None and details is None:
+    if max_attempts is None:
         return None
     return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
 

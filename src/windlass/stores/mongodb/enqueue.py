@@ -20,13 +20,14 @@ from pymongo import InsertOne, ReplaceOne, ReturnDocument, UpdateOne
 
 from ...errors import Conflict
 from ...job import NewJob
-from ...lifecycle import COMPLETED
+from ...lifecycle import BLOCKED, COMPLETED, PENDING
 from ...operation import Operation, Request, Transient
 from ..store import Enqueued
 from .base import Base
 from .documents import HELD_BY_JOB, Document, add, rewritten, round_up, to_document, to_job
 from .failures import Duplicate
 
+WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
 TRIES = 10  # for a key whose holder vanishes whenever we look
 
 Key: TypeAlias = tuple[str, str]  # tenant and key
@@ -84,8 +85,8 @@ class Enqueues(Base):
             return None
         if new.on_conflict == "raise" and found[0]["_id"] != new.id:
             raise conflict(new, found[0]["_id"])
-        if new.on_conflict == "replace" and found[0].get("unique_until") == "claimed":
-            filter = {"_id": found[0]["_id"], "unique_held": True}
+        if new.on_conflict == "replace" and found[0]["state"] in WAITING:
+            filter = {"_id": found[0]["_id"], "unique_held": True, "state": {"$in": WAITING}}
             options = {"return_document": ReturnDocument.AFTER}
             update = rewrite(rewritten(new, now))
             found = yield Request(self.jobs, "find_one_and_update", (filter, update), options, alone=True)
@@ -163,13 +164,13 @@ class Batch:
     def _yield_to(self, holder: Document, new: NewJob) -> Document:
         if new.on_conflict == "raise":
             raise conflict(new, holder["_id"])
-        if new.on_conflict == "replace" and holder.get("unique_until") == "claimed":
+        if new.on_conflict == "replace" and holder["state"] in WAITING:
             changes = rewritten(new, self.now)
             holder.update(changes)
-            if changes["expires_at"] is None:
-                del holder["expires_at"]
+            for name in [name for name, value in changes.items() if value is None]:
+                del holder[name]
             if not isinstance(self.writes.get(holder["_id"]), InsertOne):
-                self.writes[holder["_id"]] = UpdateOne({"_id": holder["_id"], "unique_held": True}, rewrite(changes))
+                self.writes[holder["_id"]] = UpdateOne({"_id": holder["_id"]}, rewrite(changes))
         return holder
 
     def _record(self, new: NewJob) -> ReplaceOne[Any]:
@@ -200,9 +201,8 @@ def conflict(new: NewJob, holder: UUID) -> Conflict:
 
 def rewrite(changes: Document) -> Document:
     update: Document = {"$set": {name: value for name, value in changes.items() if value is not None}}
-    if changes["expires_at"] is None:
-        update["$unset"] = {"expires_at": ""}
-    return update
+    gone = [name for name, value in changes.items() if value is None]
+    return update | ({"$unset": dict.fromkeys(gone, "")} if gone else {})
 
 
 def bygone(record: Document) -> Document:

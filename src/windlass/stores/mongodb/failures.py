@@ -12,14 +12,16 @@ from pymongo.errors import (
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
+    WriteConcernError,
 )
 
 from ...errors import InvalidInput, StoreUnavailable, WindlassError
-from ...operation import Transient
+from ...operation import Interrupted, Transient
 
 RAISED = (PyMongoError, BSONError, OverflowError)
 
 DUPLICATE_KEY, WRITE_CONFLICT = 11000, 112
+COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 REFUSED_LOGIN = (13, 18, 8000)
 NO_TRANSACTIONS = 20
 
@@ -36,13 +38,17 @@ class Duplicate(WindlassError):
 def translate(error: Exception, place: str, *, in_transaction: bool) -> WindlassError:
     """The error to raise instead; `place` is the server without its password."""
     match error:
+        case PyMongoError() if error.has_error_label(COMMIT_UNKNOWN):
+            return Interrupted(f"MongoDB at {place} did not say whether it has committed: {shorten(error)}")
         case ServerSelectionTimeoutError():  # labelled transient in a transaction, yet waited for long enough
             hint = " (its replica set is not initiated: run rs.initiate())" if "RSGhost" in str(error) else ""
             return StoreUnavailable(f"MongoDB at {place} cannot be reached{hint}: {shorten(error)}")
         case PyMongoError() if error.has_error_label("TransientTransactionError"):
             return Transient(shorten(error))
         case ConnectionFailure():
-            return StoreUnavailable(f"MongoDB at {place} broke off: {shorten(error)}")
+            return Interrupted(f"the connection to MongoDB at {place} broke: {shorten(error)}")
+        case WriteConcernError():
+            return Interrupted(f"MongoDB at {place} cannot say whether a majority has it: {shorten(error)}")
         case DocumentTooLarge() | InvalidOperation() | BSONError() | OverflowError():
             return InvalidInput(f"MongoDB cannot do this: {shorten(error)}")
         case ConfigurationError():

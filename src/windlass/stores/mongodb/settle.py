@@ -7,14 +7,14 @@ that changes between our reading and our writing is a write conflict for the ser
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 from pymongo import DeleteMany, UpdateMany
 
-from ...lifecycle import BLOCKED, CANCELLED, COMPLETED, FINISHED, PENDING, RUNNING, State
+from ...lifecycle import BLOCKED, CANCELLED, FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request, Transient
 from ...outcome import Settlement
 from ...policy import DEFAULT
@@ -23,17 +23,18 @@ from .documents import Document, add, round_up
 from .tallies import Slot, Tallies, slot_of
 
 WAITING = (PENDING, BLOCKED)
+LONGEST_UPDATE = 2_000_000  # characters, of at most four bytes; the last one's may come on top
 
+Member: TypeAlias = tuple[UUID, str | None]  # id and output
 Accepted: TypeAlias = Literal["accepted", "accepted before"]
 
 
 class Ending(NamedTuple):
-    """What is written alike on all jobs of a group."""
+    """What is written alike on all jobs of a group: all but the output."""
 
     token: UUID | None
     state: State
     keep_seconds: int
-    output: str | None
     error: str | None
     attempts: str | None
     run_at: datetime | None
@@ -63,11 +64,11 @@ class Settlements(Tallies):
         self, accepted: Iterable[tuple[Settlement, Document]], now: datetime, *, rescued: bool = False
     ) -> Operation[None]:
         """Write what was judged to be right, and count it. `rescued`: by somebody else than who holds the lease."""
-        groups: defaultdict[Ending, list[UUID]] = defaultdict(list)
+        groups: defaultdict[Ending, list[Member]] = defaultdict(list)
         counts: Counter[Slot] = Counter()
         for settlement, document in accepted:
             ending = ending_of(settlement, document)
-            groups[ending].append(settlement.id)
+            groups[ending].append((settlement.id, settlement.output))
             if ending.state in FINISHED and ending.keep_seconds != 0:
                 purge_at = purge_moment(ending.keep_seconds, now)
                 slot = slot_of(
@@ -76,7 +77,9 @@ class Settlements(Tallies):
                 counts[slot] += 1
         if not groups:
             return
-        writes = [write_of(ending, ids, now, rescued) for ending, ids in groups.items()]
+        writes = [
+            write_of(ending, chunk, now, rescued) for ending, members in groups.items() for chunk in in_chunks(members)
+        ]
         (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
             raise Transient("a job changed while it was being settled")
@@ -91,11 +94,9 @@ def judge(settlement: Settlement, document: Document | None) -> Accepted | Reaso
     if settlement.token is None:
         if state in WAITING:
             return "accepted"
-        if state == settlement.state and token is None:
-            return "accepted before"
     elif token == settlement.token:
         return "accepted" if state == RUNNING else "accepted before"
-    elif document.get("previous_token") == settlement.token:
+    elif settlement.state == PENDING and document.get("previous_token") == settlement.token:
         return "accepted before"
     return "already finished" if state in FINISHED else "taken by another"
 
@@ -120,7 +121,6 @@ def ending_of(settlement: Settlement, document: Document) -> Ending:
         settlement.token,
         state,
         DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
-        settlement.output,
         settlement.error,
         settlement.attempts,
         settlement.run_at,
@@ -139,8 +139,22 @@ def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
         return None
 
 
-def write_of(ending: Ending, ids: list[UUID], now: datetime, rescued: bool) -> UpdateMany | DeleteMany:
-    fence: Document = {"_id": {"$in": ids}, "token": ending.token}
+def in_chunks(members: Sequence[Member]) -> Iterator[list[Member]]:
+    """As many as one update may carry with their outputs: the server takes 16 MB."""
+    chunk: list[Member] = []
+    length = 0
+    for member in members:
+        chunk.append(member)
+        length += len(member[1] or "")
+        if length > LONGEST_UPDATE:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
+def write_of(ending: Ending, members: list[Member], now: datetime, rescued: bool) -> UpdateMany | DeleteMany:
+    fence: Document = {"_id": {"$in": [id for id, _ in members]}, "token": ending.token}
     if ending.token is None:
         fence["state"] = {"$in": WAITING}
     if rescued:
@@ -149,7 +163,19 @@ def write_of(ending: Ending, ids: list[UUID], now: datetime, rescued: bool) -> U
         return UpdateMany(fence, sent_back(ending, now, rescued))
     if ending.keep_seconds == 0:
         return DeleteMany(fence)
-    return UpdateMany(fence, finished(ending, now, rescued))
+    output = members[0][1]
+    if all(other == output for _, other in members):
+        return UpdateMany(fence, finished(ending, output, now, rescued))
+    return UpdateMany(fence, with_outputs(finished(ending, None, now, rescued), members))
+
+
+def with_outputs(update: Document, members: list[Member]) -> list[Document]:
+    """The same update with an output for each: one for all is quicker than one for each. The server looks the id up
+    by a hash table, because the list is a constant."""
+    ids, outputs = {"$literal": [id for id, _ in members]}, {"$literal": [output for _, output in members]}
+    changes: Document = {name: {"$literal": value} for name, value in update["$set"].items()}
+    changes["output"] = {"$arrayElemAt": [outputs, {"$indexOfArray": [ids, "$_id"]}]}
+    return [{"$set": changes}, {"$unset": list(update["$unset"])}]
 
 
 def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
@@ -158,7 +184,7 @@ def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
     Not so for a rescue: the late settlement of the worker that was given up must find itself refused.
     """
     changes: Document = {"state": PENDING}
-    leftovers = ["token", "worker", "claimed_at", "heard_at", "leased_until"]
+    leftovers = ["token", "worker", "heard_at", "leased_until"]
     if rescued:
         leftovers.append("previous_token")
     elif ending.token is not None:
@@ -173,20 +199,19 @@ def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
     return update
 
 
-def finished(ending: Ending, now: datetime, rescued: bool) -> Document:
+def finished(ending: Ending, output: str | None, now: datetime, rescued: bool) -> Document:
     """Terminal. It keeps the token, and with it the proof that this settlement was accepted; a rescuer's is new."""
     changes: Document = {"state": ending.state, "finished_at": now, "keep_seconds": ending.keep_seconds}
-    leftovers = ["heard_at", "leased_until", "unique_held"]
+    leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested"]
     if rescued:
         changes["token"] = uuid4()
         leftovers.append("previous_token")
     purge_at = purge_moment(ending.keep_seconds, now)
     if purge_at is not None:
         changes["purge_at"] = purge_at
-    if ending.state == COMPLETED:
+    if ending.error is None:
         leftovers.append("error")
-    error = None if ending.state == COMPLETED else ending.error
-    return _update(changes, leftovers, error=error, attempts=ending.attempts, output=ending.output)
+    return _update(changes, leftovers, error=ending.error, attempts=ending.attempts, output=output)
 
 
 def _update(changes: Document, leftovers: list[str], **given: Any) -> Document:

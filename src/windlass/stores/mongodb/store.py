@@ -5,12 +5,11 @@ Each file beside this one has those of one kind, with what they decide as plain 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ...clock import Clock
-from ...errors import InvalidInput
 from ...operation import Operation, Request
+from ..names import check_name
 from ..wakeup import Hint
 from .actions import Actions
 from .claim import Claims
@@ -22,16 +21,12 @@ from .reads import Reads
 from .upkeep import Upkeep
 from .wakeup import MongoWakeup, to_documents
 
-PREFIX = re.compile(r"[a-z_][a-z0-9_]{0,39}")
-
 
 class MongoStore(Migrations, Enqueues, Claims, Leases, Actions, Reads, Upkeep):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:
-        if not PREFIX.fullmatch(prefix):
-            raise InvalidInput(f"a prefix is up to 40 of a-z, 0-9 and _, and does not begin with a digit: {prefix!r}")
-        super().__init__(prefix, clock)
+        super().__init__(check_name("prefix", prefix), clock)
         self.connections = MongoConnections(Target(client_url))
         self.wakeup = MongoWakeup(self.connections, self.hints)
 

@@ -46,6 +46,8 @@ SETTINGS: dict[str, Any] = {
     "keepalives_idle": 30,
     "tcp_user_timeout": 20_000,
 }
+# A plan that was made and kept while the queue was empty would read the whole table when it is full.
+NO_SEQUENTIAL_SCANS = "-c enable_seqscan=off"
 
 
 class SyncLink:
@@ -127,14 +129,33 @@ class PostgresConnections:
 
     def __init__(self, url: str, size: int) -> None:
         self.url, self.size = url, size
+        self._takes_options = True
         self._pid = os.getpid()
         self._idle: list[SyncLink] = []
         self._places = threading.BoundedSemaphore(size)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
 
+    def settings(self) -> dict[str, Any]:
+        """What a connection is opened with: the URL's own settings win."""
+        given = psycopg.conninfo.conninfo_to_dict(self.url)
+        options = f"{given.get('options') or ''} {NO_SEQUENTIAL_SCANS if self._takes_options else ''}".strip()
+        return SETTINGS | given | ({"options": options} if options else {})
+
+    def _refused_options(self, error: psycopg.OperationalError) -> bool:
+        """A connection pooler takes no options: then without them, from now on."""
+        if self._takes_options and "startup parameter" in str(error):
+            self._takes_options = False
+            return True
+        return False
+
     def connect_plainly(self) -> psycopg.Connection[Any]:
         with mapped(self.url):
-            return psycopg.connect(self.url, autocommit=True, **SETTINGS)
+            try:
+                return psycopg.connect(autocommit=True, **self.settings())
+            except psycopg.OperationalError as error:
+                if not self._refused_options(error):
+                    raise
+                return psycopg.connect(autocommit=True, **self.settings())
 
     # Sync
 
@@ -194,7 +215,12 @@ class PostgresConnections:
 
     async def _aconnect(self) -> AsyncLink:
         with mapped(self.url):
-            return AsyncLink(await psycopg.AsyncConnection.connect(self.url, autocommit=True, **SETTINGS))
+            try:
+                return AsyncLink(await psycopg.AsyncConnection.connect(autocommit=True, **self.settings()))
+            except psycopg.OperationalError as error:
+                if not self._refused_options(error):
+                    raise
+                return AsyncLink(await psycopg.AsyncConnection.connect(autocommit=True, **self.settings()))
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         async with borrow_async(connection) as (link, begun):

@@ -34,12 +34,13 @@ COPIED = {
     "chain_id": "uuid", "chain_index": "int4", "trace": "text",
 }  # fmt: skip
 
-# What a settlement is given. Most batches only complete: three arrays are quicker to send than six.
+# What a settlement is given. Most batches only complete: three arrays are quicker to send than six. The planner is not
+# to know how long they are: for a long one it would rather read the whole table than go through its primary key.
 COMPLETED_ONLY = """SELECT *, 'completed' AS new_state, NULL AS new_error, NULL AS story
-    FROM unnest(:ids::uuid[], :tokens::uuid[], :outputs::text[]) AS g (id, token, output)"""
+    FROM unnest((SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[])) AS g (id, token, output)"""
 ANY_END = """SELECT * FROM unnest(
-        :ids::uuid[], :tokens::uuid[], :outputs::text[], :states::text[], :errors::text[], :stories::text[])
-        AS g (id, token, output, new_state, new_error, story)"""
+        (SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[]), (SELECT :states::text[]),
+        (SELECT :errors::text[]), (SELECT :stories::text[])) AS g (id, token, output, new_state, new_error, story)"""
 
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
@@ -79,6 +80,7 @@ class PostgresStore(SqlStore):
             "typed": "AND type = ANY(:types::text[])",
             "in_ids": "= ANY(CAST(:ids AS uuid[]))",
             "uuid": "uuid",
+            "moment": "timestamptz",
             "alias": "j.",
             "true": "true",
             "false": "false",

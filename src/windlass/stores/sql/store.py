@@ -67,8 +67,12 @@ class SqlStore(Reading, Enqueueing):
         library = self._libraries.get(self.clock.offset)
         if library is None:
             names = self.placeholders()
-            names["live_columns"] = _columns(names, [*COMMON, *LIVE_ONLY], FINISHED_ONLY, "")
-            names["finished_columns"] = _columns(names, COMMON, [], f", NULL, {names['false']}, output, finished_at")
+            # One list for both tables, with NULLs of the right type for what one of them lacks.
+            no_moment = f"CAST(NULL AS {names['moment']})"
+            names["live_columns"] = _columns(names, [*COMMON, *LIVE_ONLY]) + f", CAST(NULL AS text), {no_moment}"
+            names["finished_columns"] = (
+                _columns(names, COMMON) + f", {no_moment}, {names['false']}, " + _columns(names, FINISHED_ONLY)
+            )
             library = self._libraries[self.clock.offset] = Library(self.package, names)
         return library
 
@@ -300,7 +304,6 @@ def _unchanged(id: UUID, place: Place | None) -> Change:
     return Change(id, False, place.state if place else None)  # type: ignore[arg-type]
 
 
-def _columns(names: Mapping[str, str], present: Iterable[str], absent: Iterable[str], more: str) -> str:
-    """A select list: `j.name`, or as the dialect reads that column; NULL for what this table lacks."""
-    listed = [names.get(f"read_{name}", f"{names['alias']}{name}") for name in present]
-    return ", ".join([*listed, *("NULL" for _ in absent)]) + more
+def _columns(names: Mapping[str, str], columns: Iterable[str]) -> str:
+    """A select list: each by its name, or as the dialect reads it."""
+    return ", ".join(names.get(f"read_{name}", f"{names['alias']}{name}") for name in columns)

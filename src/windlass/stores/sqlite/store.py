@@ -52,6 +52,7 @@ class SqliteStore(SqlStore):
             "prefix": self.prefix,
             "state": "text",
             "uuid": "text",
+            "moment": "integer",
             "alias": "",  # RETURNING knows no alias
             "now": f"({NOW} + {offset})" if offset else NOW,
             "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",

@@ -1,0 +1,28 @@
+"""Making a store empty, quicker than with a new database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from windlass.operation import Operation, Request, Statement
+from windlass.stores.mongodb.base import Base
+from windlass.stores.sql.store import SqlStore
+from windlass.stores.store import Store
+
+TABLES = ("jobs", "history", "keys", "queues", "tallies")
+COLLECTIONS = ("jobs", "keys", "queues", "tallies")
+
+
+def empty(store: Store) -> None:
+    """Remove all that is in it, and set its clock back."""
+    store.clock.offset = timedelta()
+    store.connections.run(lambda: remove_all(store))
+
+
+def remove_all(store: Store) -> Operation[None]:
+    if isinstance(store, SqlStore):
+        text = ";\n\n".join(f"DELETE FROM {{{name}}}" for name in TABLES)
+        yield Statement(store.sql.made(("empty",), lambda: text))
+    elif isinstance(store, Base):
+        for name in COLLECTIONS:
+            yield Request(getattr(store, name), "delete_many", ({},), alone=True)

@@ -1,0 +1,63 @@
+"""Whatever two operations do to each other, step by step, on two connections: what must hold afterwards, holds.
+
+All interleavings are played, or, where a pair has more than WINDLASS_TEST_SCHEDULES of them (200 if that is not set),
+all with few changes of turn and a sample of the rest. WINDLASS_TEST_SCHEDULE=ABBA replays one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from windlass.stores.store import Store
+
+from . import key_pairs  # noqa: F401 - it adds its pairs
+from .emptying import empty
+from .interleaving import Performance, explore
+from .pairs import PAIRS
+from .scene import Scene
+from .venues import Venue, venue_of
+
+LIMIT = int(os.environ.get("WINDLASS_TEST_SCHEDULES", "200"))
+REPLAY = os.environ.get("WINDLASS_TEST_SCHEDULE")
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def venue(shared_store: Store) -> Iterator[Venue]:
+    venue = venue_of(shared_store)
+    yield venue
+    venue.close()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_interleaving(
+    name: str, shared_store: Store, venue: Venue, request: pytest.FixtureRequest, record_property
+) -> None:
+    def play(beginning: str) -> Performance:
+        empty(shared_store)
+        scene = Scene(shared_store)
+        pair = PAIRS[name](scene)
+        makes = next(pair)
+        performance = Performance([venue.driven(make) for make in makes], venue.links(), venue.waits)
+        try:
+            performance.play(beginning)
+            with pytest.raises(StopIteration):
+                pair.send(performance)
+            scene.check_consistency()
+        except BaseException as error:
+            error.add_note(
+                f"{name}, in this order:\n{performance}\nanswers: {performance.answers}\n"
+                f"Replay: WINDLASS_TEST_SCHEDULE={performance.schedule} pytest '{request.node.nodeid}'"
+            )
+            raise
+        return performance
+
+    if REPLAY is not None:
+        print(play(REPLAY))
+        return
+    count, complete = explore(play, LIMIT, SEED)
+    record_property("schedules", count)
+    print(f"{name}: {count} schedules, {'all there are' if complete else 'a sample'}")

@@ -1,0 +1,127 @@
+"""Every request that grows with the history must not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from tests.mongodb.support import explain, first_request, indexes_used, new, raw
+from windlass.stores.mongodb import MongoStore
+from windlass.stores.mongodb.documents import to_document
+from windlass.stores.store import ClaimRequest, Filter, Position
+
+FINISHED, FUTURE, DUE, RUNNING, FAILED = 50_000, 10_000, 1_000, 200, 50
+
+
+@pytest.fixture
+def full(store: MongoStore) -> MongoStore:
+    """Much that is finished or in the future; a little that is due, that runs, that failed."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    documents = []
+
+    def add(count: int, state: str, **fields: object) -> None:
+        for position in range(count):
+            document = to_document(new(tenant="" if position % 100 else "acme"), now)
+            documents.append({**document, "state": state, **fields})
+
+    add(FINISHED, "completed", type="old", purge_at=now + timedelta(days=1), finished_at=now)
+    add(FAILED, "failed", purge_at=now + timedelta(days=1), finished_at=now)
+    add(FUTURE, "pending", run_at=now + timedelta(days=1))
+    for rank in (-1, 0, 1):
+        add(DUE // 3, "pending", rank=rank, run_at=now - timedelta(seconds=1))
+    add(RUNNING, "running", token=uuid4(), leased_until=now - timedelta(seconds=1))
+    raw(store, "jobs").insert_many(documents, ordered=False)
+    return store
+
+
+def test_plans(full: MongoStore) -> None:
+    claims_follow_the_ready_index(full)
+    claims_go_on_where_they_left_off(full)
+    rescue_looks_at_running_jobs_alone(full)
+    lists_use_their_indexes(full)
+    live_queues_are_stepped_through(full)
+
+
+def claim_request(store: MongoStore, **options: object) -> object:
+    request = ClaimRequest(queue="q", limit=100, token=uuid4(), worker="w", **options)  # type: ignore[arg-type]
+    return first_request(store.claim(request), [[]])
+
+
+def claims_follow_the_ready_index(store: MongoStore) -> None:
+    for options, most in (({}, 110), ({"types": ["t"]}, 110)):
+        stats = explain(store, claim_request(store, **options))
+        assert indexes_used(stats) == {"ready"}
+        assert stats["nReturned"] == 100
+        assert stats["totalKeysExamined"] <= most
+        assert "SORT" not in stage_names(stats)
+    store.clock.move(timedelta(hours=1))  # a moved clock must not change the plan
+    stats = explain(store, claim_request(store))
+    assert indexes_used(stats) == {"ready"}
+    assert stats["totalKeysExamined"] <= 110
+    store.clock.move(timedelta(hours=-1))
+
+
+def claims_go_on_where_they_left_off(store: MongoStore) -> None:
+    """Also where the rank in which they left off has nothing but the future: that is skipped."""
+    due = list(raw(store, "jobs").find({"state": "pending", "rank": 0}).sort([("run_at", 1), ("_id", 1)]).limit(330))
+    after = Position(0, due[-1]["run_at"], due[-1]["_id"])
+    stats = explain(store, claim_request(store, after=after))
+    assert indexes_used(stats) == {"ready"}
+    assert stats["nReturned"] == 100
+    assert stats["totalKeysExamined"] <= 120
+    assert "SORT" not in stage_names(stats)
+
+
+def rescue_looks_at_running_jobs_alone(store: MongoStore) -> None:
+    stats = explain(store, first_request(store.rescue(100)))
+    assert indexes_used(stats) == {"by_state"}
+    assert stats["totalDocsExamined"] <= RUNNING
+    stats = explain(store, first_request(store.adopt(uuid4())))
+    assert indexes_used(stats) == {"by_state"}
+    assert stats["totalDocsExamined"] <= RUNNING
+
+
+def lists_use_their_indexes(store: MongoStore) -> None:
+    cases: list[tuple[Filter, set[str]]] = [
+        (Filter(), {"_id_"}),
+        (Filter(state="failed"), {"by_state"}),
+        (Filter(state="completed"), {"by_state"}),
+        (Filter(state="cancelled"), {"by_state"}),
+        (Filter(type="old"), {"by_type"}),
+        (Filter(type="none"), {"by_type"}),
+        (Filter(tenant="acme"), {"by_tenant"}),
+        (Filter(chain=uuid4()), {"_id_", "by_chain"}),
+    ]
+    for filter, expected in cases:
+        stats = explain(store, first_request(store.list(filter, 20)))
+        assert indexes_used(stats) == expected, filter
+        assert stats["totalDocsExamined"] <= 20, filter
+        assert "SORT" not in stage_names(stats) or filter.chain, filter  # a chain is short
+
+
+def live_queues_are_stepped_through(store: MongoStore) -> None:
+    request = first_request(store.live_queues())
+    command = {"aggregate": request.collection, "pipeline": request.arguments[0], "cursor": {}, **request.options}
+    answer = raw(store, "jobs").database.command("explain", command, verbosity="executionStats")
+    assert "DISTINCT_SCAN" in str(answer)
+    assert store.connections.run(store.live_queues) == ["q"]
+
+
+def stage_names(stats: dict) -> set[str]:
+    """SORT_MERGE merges streams that are in order already; SORT would have to read them to their ends."""
+    names: set[str] = set()
+
+    def walk(part: object) -> None:
+        if isinstance(part, dict):
+            if "stage" in part:
+                names.add(part["stage"])
+            for value in part.values():
+                walk(value)
+        elif isinstance(part, list):
+            for value in part:
+                walk(value)
+
+    walk(stats["executionStages"])
+    return names
