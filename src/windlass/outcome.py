@@ -17,7 +17,7 @@ import msgspec
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError
-from .lifecycle import CANCELLED, COMPLETED, FAILED, PENDING, State
+from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 
 
@@ -150,6 +150,18 @@ def _decide_error(
 def give_back(job: Job, token: UUID) -> Settlement:
     """Not started: the attempt that the claim counted is given back with the job."""
     return Settlement(id=job.id, token=token, state=PENDING, refund=1)
+
+
+def was_accepted(
+    settlement: Settlement, *, state: State, token: UUID | None, previous_token: UUID | None
+) -> bool:
+    """Whether a job that is found like this shows that this very settlement was written, and only its answer lost."""
+    if settlement.token is None:
+        return False  # nobody could tell whose it was
+    if state in LIVE:
+        return settlement.state == PENDING and previous_token == settlement.token
+    # What was to be sent back may have been cancelled, because someone had asked for that.
+    return token == settlement.token and (settlement.state == state or (settlement.state, state) == (PENDING, CANCELLED))
 
 
 class LeaseExpired(Exception):

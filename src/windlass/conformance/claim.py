@@ -12,7 +12,6 @@ from ..backoff import Fixed
 from ..policy import UNLIMITED, Policy
 from ..stores.store import Position
 from .bench import BY_NAME, POLICY, Bench, Held, columns, new_job
-from .case import Case
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 KILOBYTE = '{"text":"' + "x" * 989 + '"}'  # 1000 bytes
@@ -22,7 +21,7 @@ def ids(claimed: list[Held]) -> list[UUID]:
     return [held.id for held in claimed]
 
 
-class Order(Case):
+class Order:
     def test_by_priority_then_due_time_then_id(self, bench: Bench) -> None:
         jobs = [
             new_job(priority=priority, run_at=PAST + timedelta(hours=hour))
@@ -104,7 +103,7 @@ class Order(Case):
         assert sorted(taken) == [job.id for job in jobs]
 
 
-class Claims(Case):
+class Claims:
     def test_a_claimed_job_is_running_and_says_whose_it_is(self, bench: Bench) -> None:
         bench.pass_time(hours=1)
         job = bench.add(lease_seconds=90)
@@ -143,7 +142,7 @@ class Claims(Case):
         assert lease(bench.claim_one()) == timedelta(seconds=90)
 
 
-class Policies(Case):
+class Policies:
     """A job that was enqueued by name alone gets its policy from whoever claims it."""
 
     SLOW = Policy(max_attempts=2, lease_seconds=300, keep_seconds=100, backoff=Fixed(7), timeout_seconds=5)
@@ -182,7 +181,7 @@ class Policies(Case):
         assert lease(bench.claim_one()) == timedelta(seconds=300)
 
 
-class Bounds(Case):
+class Bounds:
     def test_no_more_bytes_than_asked_for(self, bench: Bench) -> None:
         bench.add_many(5, input=KILOBYTE)
         assert len(bench.claim(max_bytes=2500)) == 2
@@ -203,7 +202,7 @@ class Bounds(Case):
         assert ids(bench.claim(max_bytes=2000)) == [large.id, behind.id]
 
 
-class Prefetching(Case):
+class Prefetching:
     """What is claimed for a buffer is never a job's last attempt."""
 
     def test_a_last_attempt_is_left_for_a_free_slot(self, bench: Bench) -> None:

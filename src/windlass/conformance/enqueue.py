@@ -12,7 +12,6 @@ from uuid_utils.compat import uuid7
 from ..job import Job
 from ..policy import UNLIMITED, Policy
 from .bench import BY_NAME, Bench, columns, new_job
-from .case import Case
 
 MILLISECOND = timedelta(milliseconds=1)
 SOON = datetime(2100, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
@@ -23,7 +22,7 @@ def facts(job: Job) -> dict[str, object]:
     return msgspec.structs.asdict(job)
 
 
-class Enqueueing(Case):
+class Enqueueing:
     def test_a_new_job_is_pending_due_at_once_and_not_yet_attempted(self, bench: Bench) -> None:
         job = bench.look(bench.add())
         assert (job.state, job.attempt, job.error, job.output, job.finished_at) == ("pending", 0, None, None, None)
@@ -123,7 +122,7 @@ class Enqueueing(Case):
         assert bench.enqueue() == []
 
 
-class Ids(Case):
+class Ids:
     """An id that is sent again is one job, wherever the first has got to."""
 
     def send_again(self, bench: Bench, job: Job) -> None:

@@ -8,13 +8,12 @@ from uuid_utils.compat import uuid7
 from ..errors import Conflict
 from ..unique import Unique
 from .bench import Bench, new_job
-from .case import Case
 
 FOREVER, WINDOW = Unique("key", until="forever"), Unique("key", until="10m")
 BOTH = pytest.mark.parametrize("unique", [FOREVER, WINDOW], ids=["forever", "window"])
 
 
-class KeptKeys(Case):
+class KeptKeys:
     @BOTH
     def test_the_second_job_of_a_key_finds_the_first_wherever_it_has_got_to(self, bench: Bench, unique: Unique) -> None:
         first = bench.add(unique=unique)

@@ -13,10 +13,9 @@ from ..lifecycle import COMPLETED
 from ..outcome import Cancel, Fail, Retry, Settlement, Snooze
 from ..policy import FOR_EVER, UNLIMITED, Policy
 from .bench import BY_NAME, Bench, columns
-from .case import Case
 
 
-class Ending(Case):
+class Ending:
     def test_a_completed_job_keeps_its_output_and_holds_no_lease(self, bench: Bench) -> None:
         held = bench.hold(input='{"n":1}', labels='{"a":"b"}', tenant="acme")
         bench.accept(held.completes('{"sent":true}'))
@@ -91,7 +90,7 @@ class Ending(Case):
         bench.accept()
 
 
-class SendingBack(Case):
+class SendingBack:
     def test_a_retry_waits_for_its_backoff_and_remembers_why(self, bench: Bench) -> None:
         held = bench.hold(**columns(Policy(max_attempts=3, backoff=Fixed(600))))
         bench.accept(held.raises(ValueError("boom")))
@@ -155,7 +154,7 @@ class SendingBack(Case):
         assert str(bench.look(held).error) == "ValueError: boom"
 
 
-class Batches(Case):
+class Batches:
     def test_each_settlement_of_a_batch_has_its_own_effect(self, bench: Bench) -> None:
         bench.add_many(7)
         done, failed, cancelled, retried, snoozed, returned, other = bench.claim()

@@ -10,14 +10,13 @@ from uuid_utils.compat import uuid7
 from ..errors import Conflict
 from ..unique import Unique
 from .bench import Bench, new_job
-from .case import Case
 
 CLAIMED, FINISHED = Unique("key", until="claimed"), Unique("key", until="finished")
 RAISE = Unique("key", on_conflict="raise")
 BOTH = pytest.mark.parametrize("unique", [CLAIMED, FINISHED], ids=["claimed", "finished"])
 
 
-class UniqueKeys(Case):
+class UniqueKeys:
     @BOTH
     def test_the_second_job_of_a_key_finds_the_first(self, bench: Bench, unique: Unique) -> None:
         first = bench.add(unique=unique, input='{"n":1}')
@@ -117,7 +116,7 @@ class UniqueKeys(Case):
         assert bench.counts().total == 10
 
 
-class UniqueBatches(Case):
+class UniqueBatches:
     @BOTH
     def test_of_jobs_with_one_key_in_one_batch_the_first_exists(self, bench: Bench, unique: Unique) -> None:
         answers = bench.enqueue(*(new_job(unique=unique, input=f'{{"n":{number}}}') for number in range(3)))
@@ -156,7 +155,7 @@ class UniqueBatches(Case):
         assert (first.created, second.created) == (True, False)
 
 
-class Replacing(Case):
+class Replacing:
     REPLACE = Unique("key", until="claimed", on_conflict="replace")
 
     def test_replace_renews_input_time_priority_labels_and_expiry(self, bench: Bench) -> None:

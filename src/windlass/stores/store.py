@@ -67,10 +67,11 @@ Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A write that its fence refused: nothing of it was done."""
+    """A write that its fence refused: nothing of it was done. The token tells which of a job's attempts was meant."""
 
     id: UUID
     reason: Reason
+    token: UUID | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):

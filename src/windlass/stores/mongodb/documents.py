@@ -80,9 +80,9 @@ def to_document(new: NewJob, now: datetime) -> Document:
         "created_at": now,
         "attempt": 0,
         "input": new.input,
-        "chain_id": new.chain_id or new.id,
-        "chain_index": new.chain_index,
     }
+    if new.chain_id is not None and new.chain_id != new.id:  # else it is the first of its chain
+        document |= {"chain_id": new.chain_id, "chain_index": new.chain_index}
     for name in COPIED:
         value = getattr(new, name)
         if value is not None:

@@ -7,7 +7,7 @@ that changes between our reading and our writing is a write conflict for the ser
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
@@ -16,7 +16,7 @@ from pymongo import DeleteMany, UpdateMany
 
 from ...lifecycle import BLOCKED, CANCELLED, FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request, Transient
-from ...outcome import Settlement
+from ...outcome import Settlement, was_accepted
 from ...policy import DEFAULT
 from ..store import Reason, Refusal
 from .documents import Document, add, round_up
@@ -56,7 +56,7 @@ class Settlements(Tallies):
                     accepted.append((settlement, dict(document)))
                     foresee(settlement, document)
                 case "taken by another" | "not found" | "already finished" as reason:
-                    refusals.append(Refusal(settlement.id, reason))
+                    refusals.append(Refusal(settlement.id, reason, settlement.token))
         yield from self.write_endings(accepted, now)
         return refusals
 
@@ -65,16 +65,11 @@ class Settlements(Tallies):
     ) -> Operation[None]:
         """Write what was judged to be right, and count it. `rescued`: by somebody else than who holds the lease."""
         groups: defaultdict[Ending, list[Member]] = defaultdict(list)
-        counts: Counter[Slot] = Counter()
+        counts: Counter[tuple[str, str, Ending]] = Counter()
         for settlement, document in accepted:
             ending = ending_of(settlement, document)
             groups[ending].append((settlement.id, settlement.output))
-            if ending.state in FINISHED and ending.keep_seconds != 0:
-                purge_at = purge_moment(ending.keep_seconds, now)
-                slot = slot_of(
-                    document.get("queue", ""), document.get("type", ""), ending.state, purge_at, ending.keep_seconds
-                )
-                counts[slot] += 1
+            counts[document.get("queue", ""), document.get("type", ""), ending] += 1
         if not groups:
             return
         writes = [
@@ -83,20 +78,27 @@ class Settlements(Tallies):
         (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
             raise Transient("a job changed while it was being settled")
-        yield from self.add_tallies(counts)
+        yield from self.add_tallies(tallies_of(counts, now))
+
+
+def tallies_of(counts: Mapping[tuple[str, str, Ending], int], now: datetime) -> Counter[Slot]:
+    """What is finished and leaves a trace is counted."""
+    tallies: Counter[Slot] = Counter()
+    for (queue, type, ending), count in counts.items():
+        if ending.state in FINISHED and ending.keep_seconds != 0:
+            purge_at = purge_moment(ending.keep_seconds, now)
+            tallies[slot_of(queue, type, ending.state, purge_at, ending.keep_seconds)] += count
+    return tallies
 
 
 def judge(settlement: Settlement, document: Document | None) -> Accepted | Reason:
     """What the fence says. One that was accepted before was sent again because its answer was lost."""
     if document is None:
         return "not found"
-    state, token = document["state"], document.get("token")
-    if settlement.token is None:
-        if state in WAITING:
-            return "accepted"
-    elif token == settlement.token:
-        return "accepted" if state == RUNNING else "accepted before"
-    elif settlement.state == PENDING and document.get("previous_token") == settlement.token:
+    state, token, previous_token = document["state"], document.get("token"), document.get("previous_token")
+    if token == settlement.token and state in (WAITING if token is None else (RUNNING,)):
+        return "accepted"
+    if was_accepted(settlement, state=state, token=token, previous_token=previous_token):
         return "accepted before"
     return "already finished" if state in FINISHED else "taken by another"
 

@@ -153,6 +153,7 @@ class PostgresStore(SqlStore):
             rows = yield self.statement("bring_back", ids=[id])
             if rows and not rows[0][3]:
                 yield self.statement("savepoint_undo")
+                done[id] = Change(id, False, rows[0][2], rows[0][1])
             elif rows:
                 done[id] = Change(id, True, PENDING, rows[0][1])
         return done

@@ -70,8 +70,9 @@ class RowReader:
             trace, claimed_at, worker, _token, leased_until, cancel_requested, output, finished_at, *_,
         ) = row  # fmt: skip
         when, to_uuid = self.to_datetime, self.to_uuid
+        own_id = to_uuid(id)
         return Job(
-            id=to_uuid(id),
+            id=own_id,
             type=type,
             queue=queue,
             tenant=tenant,
@@ -88,7 +89,7 @@ class RowReader:
             expires_at=None if expires_at is None else when(expires_at),
             unique_key=unique_key,
             order_key=order_key,
-            chain_id=to_uuid(chain_id),
+            chain_id=own_id if chain_id == id else to_uuid(chain_id),
             chain_index=chain_index,
             trace=trace,
             claimed_at=None if claimed_at is None else when(claimed_at),
@@ -121,8 +122,13 @@ def same(value: Any) -> Any:
     return value
 
 
+def quick_uuid(text: str) -> UUID:
+    """`UUID(text)` for text that we wrote ourselves: a third of the time."""
+    return UUID(int=int(text.replace("-", ""), 16))
+
+
 POSTGRES_ROWS = RowReader(utc, same)
-SQLITE_ROWS = RowReader(from_microseconds, UUID)
+SQLITE_ROWS = RowReader(from_microseconds, quick_uuid)
 
 
 def new_job(job: NewJob, run_at: datetime, created_at: datetime, expires_at: datetime | None) -> Job:

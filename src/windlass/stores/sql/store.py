@@ -6,9 +6,9 @@ A dialect says how it passes many rows, how it ends jobs, and how it prunes; the
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -16,15 +16,17 @@ import msgspec
 from ...clock import Clock
 from ...errors import SchemaMismatch
 from ...job import Job
-from ...lifecycle import CANCELLED, FINISHED, PENDING
+from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, State, allows
 from ...operation import Operation, Statement
-from ...outcome import Settlement, decide_rescue
+from ...outcome import Settlement, decide_rescue, was_accepted
 from ..store import Change, ClaimRequest, Counts, Lease, Reason, Refusal, Renewal, Tally
 from ..wakeup import Hint
 from .enqueueing import Enqueueing
 from .query import Library, Query, migrations
 from .reading import Reading
 from .rows import COMMON, FINISHED_ONLY, LIVE_ONLY, RowReader
+
+S = TypeVar("S", Settlement, Lease)
 
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
 STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
@@ -109,9 +111,15 @@ class SqlStore(Reading, Enqueueing):
         return names
 
     def script(self) -> str:
+        """All in one transaction, with the records that tell `check_schema` of it."""
         parts: list[Query] = [self.sql["schema_lock"]]
-        parts += [self.sql.render(name, text) for _, name, text in migrations(self.package)]
-        return "\n\n".join(f"-- {part.name}\n" + ";\n\n".join(part.statements) + ";" for part in parts)
+        for version, name, text in migrations(self.package):
+            record = self.sql["schema_record"].statements[0]
+            record = record.replace(":version", str(version)).replace(":name", f"'{name}'")
+            record = record.replace(":min_compatible", str(self.min_compatible[version]))
+            parts += [self.sql.render(name, text), Query(f"{name} is applied", record)]
+        listed = [f"-- {part.name}\n" + ";\n\n".join(part.statements) + ";" for part in parts]
+        return "\n\n".join(["BEGIN;", *listed, "COMMIT;"])
 
     # A job's way
 
@@ -147,19 +155,26 @@ class SqlStore(Reading, Enqueueing):
         return [self.rows.job(row) for row in rows]
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
-        ordered = sorted(settlements, key=lambda settlement: settlement.id)
-        ending = [settlement for settlement in ordered if settlement.state in FINISHED]
-        returning = [settlement for settlement in ordered if settlement.state == PENDING]
+        rounds = _rounds(settlements)
+        refusals = []
+        for batch in rounds:
+            refusals += yield from self._settle(batch, alone=len(rounds) == 1)
+        return refusals
+
+    def _settle(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[list[Refusal]]:
+        ending = [settlement for settlement in settlements if settlement.state in FINISHED]
+        returning = [settlement for settlement in settlements if settlement.state == PENDING]
         refused: set[UUID] = set()
         if ending:
-            refused |= yield from self.finish(ending, alone=not returning)
+            refused |= yield from self.finish(ending, alone=alone and not returning)
         if returning:
-            refused |= yield from self._send_back(returning, alone=not ending)
+            refused |= yield from self._send_back(returning)
         if not refused:
             return []
-        return (yield from self._why_refused([one for one in ordered if one.id in refused], alone=not returning))
+        left = [one for one in settlements if one.id in refused]
+        return (yield from self._why_refused(left, alone=alone and not returning))
 
-    def _send_back(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+    def _send_back(self, settlements: Sequence[Settlement]) -> Operation[set[UUID]]:
         rows = yield self.many("release", settlements)
         released = {self.rows.to_uuid(row[0]) for row in rows}
         left = [settlement for settlement in settlements if settlement.id not in released]
@@ -181,9 +196,8 @@ class SqlStore(Reading, Enqueueing):
         refusals = []
         for settlement in settlements:
             place = places.get(settlement.id)
-            if place is not None and settlement.token is not None and place.accepted(settlement):
-                continue
-            refusals.append(Refusal(settlement.id, _reason(place)))
+            if place is None or not place.accepted(settlement):
+                refusals.append(Refusal(settlement.id, _reason(place), settlement.token))
         return refusals
 
     def _whereabouts(self, ids: Sequence[UUID], *, alone: bool = False) -> Operation[dict[UUID, Place]]:
@@ -195,16 +209,21 @@ class SqlStore(Reading, Enqueueing):
         }
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
-        ordered = sorted(leases, key=lambda lease: lease.id)
-        rows = yield self.many("renew", ordered, alone=True)
-        renewals = {
+        renewals: dict[tuple[UUID, UUID], Renewal] = {}
+        for batch in _rounds(leases):
+            renewals |= yield from self._renew(batch)
+        return [renewals[lease.id, lease.token] for lease in leases]
+
+    def _renew(self, leases: Sequence[Lease]) -> Operation[dict[tuple[UUID, UUID], Renewal]]:
+        rows = yield self.many("renew", leases, alone=True)
+        renewed = {
             (id := self.rows.to_uuid(row[0])): Renewal(id, self.rows.to_datetime(row[1]), bool(row[2])) for row in rows
         }
-        lost = [lease.id for lease in ordered if lease.id not in renewals]
+        lost = [lease.id for lease in leases if lease.id not in renewed]
         if lost:
             places = yield from self._whereabouts(lost, alone=True)
-            renewals |= {id: Renewal(id, None, reason=_reason(places.get(id))) for id in lost}
-        return [renewals[lease.id] for lease in leases]
+            renewed |= {id: Renewal(id, None, reason=_reason(places.get(id))) for id in lost}
+        return {(lease.id, lease.token): renewed[lease.id] for lease in leases}
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
@@ -238,19 +257,33 @@ class SqlStore(Reading, Enqueueing):
         return [done.get(id) or _unchanged(id, places.get(id)) for id in ids]
 
     def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        return (yield from self._answer(ids, (yield from self.take_back(sorted(set(ids))))))
+        return (yield from self._act("bring back", ids, self.take_back))
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        rows = yield self.statement("run_now", ids=self.array(sorted(set(ids))))
-        done = {(id := self.rows.to_uuid(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
-        return (yield from self._answer(ids, done))
+        return (yield from self._act("run now", ids, self._make_due))
+
+    def _make_due(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        rows = yield self.statement("run_now", ids=self.array(ids))
+        return {(id := self.rows.to_uuid(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        return (yield from self._answer(ids, (yield from self.remove(sorted(set(ids))))))
+        return (yield from self._act("delete", ids, self.remove))
 
-    def _answer(self, ids: Sequence[UUID], done: Mapping[UUID, Change]) -> Operation[list[Change]]:
-        left = [id for id in ids if id not in done]
-        places = (yield from self._whereabouts(left)) if left else {}
+    def _act(
+        self, event: Event, ids: Sequence[UUID], act: Callable[[Sequence[UUID]], Operation[dict[UUID, Change]]]
+    ) -> Operation[list[Change]]:
+        done: dict[UUID, Change] = {}
+        places: dict[UUID, Place] = {}
+        left = sorted(set(ids))
+        for _ in range(3):  # a job can move between the two statements, to where it could be acted on
+            done |= yield from act(left)
+            left = [id for id in left if id not in done]
+            if not left:
+                break
+            places |= yield from self._whereabouts(left)
+            left = [id for id in left if id in places and allows(event, places[id].state)]
+            if not left:
+                break
         return [done.get(id) or _unchanged(id, places.get(id)) for id in ids]
 
     # Queues and upkeep
@@ -281,7 +314,7 @@ class SqlStore(Reading, Enqueueing):
 class Place(msgspec.Struct, frozen=True):
     """Where a job is, and who has it."""
 
-    state: str
+    state: State
     queue: str
     token: UUID | None
     previous_token: UUID | None
@@ -289,9 +322,16 @@ class Place(msgspec.Struct, frozen=True):
 
     def accepted(self, settlement: Settlement) -> bool:
         """Whether this very settlement was written before, and only its answer was lost."""
-        if self.state in FINISHED:
-            return self.token == settlement.token
-        return settlement.state == PENDING and self.previous_token == settlement.token
+        return was_accepted(settlement, state=self.state, token=self.token, previous_token=self.previous_token)
+
+
+def _rounds(items: Sequence[S]) -> list[list[S]]:
+    """In id order, and in rounds in which no job comes twice: a worker may speak for two attempts of one job."""
+    first: dict[int, S] = {}
+    for item in sorted(items, key=lambda item: item.id.int):
+        first.setdefault(item.id.int, item)
+    later = [item for item in items if first[item.id.int] is not item] if len(first) < len(items) else []
+    return [list(first.values()), *_rounds(later)] if first else []
 
 
 def _reason(place: Place | None) -> Reason:
@@ -301,7 +341,7 @@ def _reason(place: Place | None) -> Reason:
 
 
 def _unchanged(id: UUID, place: Place | None) -> Change:
-    return Change(id, False, place.state if place else None)  # type: ignore[arg-type]
+    return Change(id, False, place.state if place else None)
 
 
 def _columns(names: Mapping[str, str], columns: Iterable[str]) -> str:

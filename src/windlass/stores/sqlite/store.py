@@ -59,6 +59,8 @@ class SqliteStore(SqlStore):
             # The policy of the row's type, or the default under the empty name; a path in it is to follow.
             "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
             "ORDER BY key DESC LIMIT 1),",
+            # A field of a row that is given as a JSON array; which one is to follow.
+            "given": "json_extract(g.value, ",
             "history_columns": ", ".join(HISTORY_COLUMNS),
             "typed": "AND type IN (SELECT value FROM json_each(:types))",
             "in_ids": "IN (SELECT value FROM json_each(:ids))",
@@ -74,17 +76,10 @@ class SqliteStore(SqlStore):
         return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        rows = yield self.many("finish", settlements)
-        ended = {UUID(row[0]): row for row in rows}
-        yield self._tally(
-            Counter(
-                (ended[one.id][1], ended[one.id][2], str(one.state))
-                for one in settlements
-                if one.id in ended and ended[one.id][3]
-            ),
-            1,
-        )
-        return {one.id for one in settlements} - ended.keys()
+        given = [(one.id, one.token, one.state, one.output, one.error, one.attempts) for one in settlements]
+        rows = yield self.statement("finish", rows=self.array(given))
+        ended = {row[0] for row in rows}
+        return {one.id for one in settlements if str(one.id) not in ended}
 
     def _tally(self, counts: Counter[tuple[str, str, str]], sign: int) -> Statement:
         each = [

@@ -1,0 +1,1 @@
+"""What Windlass costs, measured: `make bench`."""

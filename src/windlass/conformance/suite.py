@@ -1,0 +1,89 @@
+"""The suite, put together: give its class one fixture, and all tests run on your store."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..stores.store import Store
+from .asynchronous import Asynchronous
+from .bench import Bench
+from .cancel import Cancelling
+from .claim import Bounds, Claims, Order, Policies, Prefetching
+from .counts import Counting
+from .delete import Deleting
+from .enqueue import Enqueueing, Ids
+from .fencing import Fencing, Rescued, SentAgain
+from .kept_keys import KeptKeys
+from .migrate import Migrating
+from .pause import LiveQueues, Pausing
+from .payload import Names, Payloads
+from .prune import Pruning
+from .reading import Getting, Listing
+from .renew import Renewing
+from .rescue import Rescuing
+from .retry import Retrying
+from .run_now import RunningNow
+from .settle import Batches, Ending, SendingBack
+from .unique import Replacing, UniqueBatches, UniqueKeys
+from .wakeup import WakingUp
+
+
+class Conformance:
+    """All that a store promises. A subclass whose name pytest collects gives `store`."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """A store on an empty database. It need not be migrated; who gives it also closes it."""
+        raise NotImplementedError("give the suite a fixture `store`: a store on an empty database")
+
+    @pytest.fixture
+    def bare_store(self, store: Store) -> Store:
+        """One that is not migrated. To be given only where `store`, to be quick, is one that is."""
+        return store
+
+    @pytest.fixture
+    def bench(self, store: Store) -> Bench:
+        if not store.connections.run(store.check_schema):
+            store.connections.run(store.migrate)
+        return Bench(store)
+
+    TestMigrating = Migrating
+
+    TestEnqueueing = Enqueueing
+    TestIds = Ids
+    TestPayloads = Payloads
+    TestNames = Names
+    TestUniqueKeys = UniqueKeys
+    TestUniqueBatches = UniqueBatches
+    TestReplacing = Replacing
+    TestKeptKeys = KeptKeys
+
+    TestOrder = Order
+    TestClaims = Claims
+    TestPolicies = Policies
+    TestBounds = Bounds
+    TestPrefetching = Prefetching
+
+    TestEnding = Ending
+    TestSendingBack = SendingBack
+    TestBatches = Batches
+    TestFencing = Fencing
+    TestSentAgain = SentAgain
+    TestRenewing = Renewing
+    TestRescuing = Rescuing
+    TestRescued = Rescued
+
+    TestGetting = Getting
+    TestListing = Listing
+    TestCounting = Counting
+
+    TestCancelling = Cancelling
+    TestRetrying = Retrying
+    TestRunningNow = RunningNow
+    TestDeleting = Deleting
+    TestPausing = Pausing
+    TestLiveQueues = LiveQueues
+    TestPruning = Pruning
+
+    TestWakingUp = WakingUp
+    TestAsynchronous = Asynchronous
