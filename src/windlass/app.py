@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid4
 
 import msgspec
@@ -18,21 +18,25 @@ from . import codec
 from .acting import Acting
 from .attempt import Attempt
 from .backoff import Backoff, as_backoff
-from .call import NO_OPTIONS, Call, check_name, check_priority
+from .call import NO_OPTIONS, Call, check_name, check_names, check_priority
 from .duration import Duration, to_seconds
-from .errors import InvalidInput, JobCancelled, JobFailed
+from .errors import InvalidInput, JobCancelled, JobFailed, SchemaMismatch
 from .job import Job, NewJob
 from .operation import Interrupted, Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
 from .stores.opening import open_store
 from .stores.store import ClaimRequest, Enqueued
 from .stores.wakeup import Hint
-from .task import Task
+from .task import Decorator, Task
 from .twins import twins
+
+if TYPE_CHECKING:
+    from .worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 0.5  # seconds between looks at a job that is waited for
 
@@ -55,8 +59,12 @@ class Windlass(Acting):
         self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
         self.store = open_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.task_names: list[str] = []
+        self.policies: dict[str, Policy] = {}
         self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
         self.worker_name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+        self.middlewares: list[Callable[..., Any]] = []
+        self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
         self._ready = False
         self._migrating = threading.Lock()
 
@@ -70,8 +78,8 @@ class Windlass(Acting):
     def task(
         self, name: str | None = None, *, queue: str = ..., priority: int = ..., max_attempts: int | None = ...,
         backoff: Backoff | Duration | Unset = ..., timeout: Duration | None = ..., lease: Duration = ...,
-        keep: Duration | None = ...,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...  # fmt: skip
+        keep: Duration | None = ..., isolation: str | None = ...,
+    ) -> Decorator: ...  # fmt: skip
     def task(
         self,
         name: Any = None,
@@ -83,6 +91,7 @@ class Windlass(Acting):
         timeout: Duration | None = None,
         lease: Duration = 60,
         keep: Duration | None = "7d",
+        isolation: str | None = None,
     ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`."""
         if callable(name):
@@ -97,13 +106,17 @@ class Windlass(Acting):
         )
         check_name("queue", queue)
         check_priority(priority)
+        if isolation not in (None, "process"):
+            raise InvalidInput(f"isolation is 'process' or None, not {isolation!r}")
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             title = check_name("task", name or getattr(function, "__name__", ""))
             if title in self.tasks:
                 raise InvalidInput(f"there is a task {title!r} already: give this one another name, @app.task('…')")
             task: Task[..., Any] = Task(self, function, title, queue=queue, priority=priority, policy=policy)
+            task.isolation = isolation
             self.tasks[title] = task
+            self.task_names, self.policies = sorted(self.tasks), self.policies | {title: policy}
             return task
 
         return register
@@ -111,28 +124,37 @@ class Windlass(Acting):
     # Driving operations
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
-        self._prepare()
+        self.prepare()
         return self.store.connections.run(make)
 
     async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
-        await self._aprepare()
+        await self.aprepare()
         return await self.store.connections.arun(make)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """The schema, before the first use."""
-        if self._ready or not self.auto_migrate:
+        if self._ready:
             return
         with self._migrating:
             if not self._ready:
                 if not self.store.connections.run(self.store.check_schema):
+                    self._may_migrate()
                     self.store.connections.run(self.store.migrate)
                 self._ready = True
 
-    async def _aprepare(self) -> None:
-        if not self._ready and self.auto_migrate:
+    async def aprepare(self) -> None:
+        if not self._ready:
             if not await self.store.connections.arun(self.store.check_schema):
+                self._may_migrate()
                 await self.store.connections.arun(self.store.migrate)
             self._ready = True
+
+    def _may_migrate(self) -> None:
+        if not self.auto_migrate:
+            raise SchemaMismatch(
+                "the schema is missing or too old, and auto_migrate=False says that someone else sees to it: "
+                "run app.migrate(), or windlass migrate"
+            )
 
     def migrate(self) -> list[str]:
         """Create the schema or bring it up to date: the names of what was applied."""
@@ -149,18 +171,24 @@ class Windlass(Acting):
         """Let go of connections and threads. The app can be used again: it opens new ones."""
         self.store.wakeup.close()
         self.store.connections.close()
+        self._ready = False  # what was in memory is gone
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.store.wakeup.close)
         await self.store.connections.aclose()
+        self._ready = False
 
     # Enqueueing
 
-    def _new_jobs(self, calls: Sequence[Call]) -> list[NewJob]:
+    def _new_jobs(self, calls: Iterable[Call]) -> list[NewJob]:
+        if not isinstance(calls, Iterable):
+            raise InvalidInput(f"enqueue_many takes a list of calls, not {type(calls).__name__}")
+        jobs = []
         for call in calls:
             if not isinstance(call, Call):
                 raise InvalidInput(f"enqueue_many takes calls, as task.call(…) makes them, not {type(call).__name__}")
-        return [call.new_job(self.make_id) for call in calls]
+            jobs.append(call.new_job(self.make_id))
+        return jobs
 
     def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
         """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
@@ -174,13 +202,13 @@ class Windlass(Acting):
             self.store.wakeup.send(_ready_hints(done))
         return [self.bind(one.job, created=one.created) for one in done]
 
-    def enqueue_many(self, calls: Sequence[Call], connection: Any = None) -> list[Job]:
+    def enqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
         if connection is not None:
-            self._prepare()
+            self.prepare()
             return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
         try:
             done = self.run_operation(lambda: self.store.enqueue(jobs))
@@ -188,12 +216,12 @@ class Windlass(Acting):
             done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
         return self._added(done, hint=True)
 
-    async def aenqueue_many(self, calls: Sequence[Call], connection: Any = None) -> list[Job]:
+    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
         if connection is not None:
-            await self._aprepare()
+            await self.aprepare()
             done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
             return self._added(done, hint=False)
         try:
@@ -205,14 +233,15 @@ class Windlass(Acting):
     def call(self, type: str, input: Mapping[str, Any] | None = None, **options: Any) -> Call:
         """A call by name: of a task of this app, or of one that only its worker knows."""
         chosen = NO_OPTIONS.updated(options)
-        task = self.tasks.get(type)
+        task = self.tasks.get(check_name("type", type))
+        given = {} if input is None else input
         if task is not None:
-            return task.call_object(input or {}, chosen)
-        if not isinstance(input or {}, Mapping):
+            return task.call_object(given, chosen)
+        if not isinstance(given, Mapping):
             raise InvalidInput(f"{type}: the input is an object of arguments by name")
-        encoded = codec.encode(dict(input or {}), self.max_payload)
+        encoded = codec.encode(dict(given), self.max_payload)
         policy = Policy() if chosen.overrides_policy() else None
-        return Call(type=check_name("type", type), input=encoded, policy=policy, options=chosen)
+        return Call(type=type, input=encoded, policy=policy, options=chosen)
 
     def enqueue(
         self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
@@ -236,9 +265,11 @@ class Windlass(Acting):
         lease: Duration | None = 60,
         worker: str | None = None,
     ) -> Operation[list[Attempt]]:
-        """Take up to `limit` due jobs, for those who drive their own loop; of all queues and types, or of those named."""
+        """Take up to `limit` due jobs, of all queues and types or of those named, for a loop of one's own."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
             raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
+        check_names("queues", queues)
+        check_names("types", types)
         names = list(queues) if queues is not None else (yield from self.store.live_queues())
         attempts: list[Attempt] = []
         for queue in names:
@@ -263,7 +294,7 @@ class Windlass(Acting):
 
     # Waiting
 
-    def result(self, job: Job | UUID | str, timeout: float | None = None) -> Any:
+    def result(self, job: Job | UUID | str, timeout: Duration | None = None) -> Any:
         """Wait until the job is finished; what it returned, typed by its task's signature."""
         id, deadline = self._awaited(job), _deadline(timeout)
         pause = FIRST_LOOK
@@ -273,7 +304,7 @@ class Windlass(Acting):
             pause = min(pause * 1.5, LONGEST_LOOK)
         return self._outcome(found)
 
-    async def aresult(self, job: Job | UUID | str, timeout: float | None = None) -> Any:
+    async def aresult(self, job: Job | UUID | str, timeout: Duration | None = None) -> Any:
         id, deadline = self._awaited(job), _deadline(timeout)
         pause = FIRST_LOOK
         while not (found := await self.arequire(id)).finished:
@@ -301,22 +332,57 @@ class Windlass(Acting):
 
     # Working
 
-    def run_worker(self, *, queues: Sequence[str] | None = None, until_idle: bool = False) -> int:
-        """Work, one job after another, until nothing is due (or for ever): how many were run."""
-        from .worker.serial import work
+    def worker(self, **options: Any) -> Worker:
+        """A worker for your own event loop: `async with app.worker(concurrency=10): …`, or `await worker.run()`.
 
-        return asyncio.run(work(self, queues=queues, until_idle=until_idle))
+        `queues` (names, or names with limits), `concurrency`, `poll_interval`, `rescue_interval`, `grace`,
+        `until_idle`, `max_jobs`.
+        """
+        from .worker.worker import Worker
 
-    async def arun_worker(self, *, queues: Sequence[str] | None = None, until_idle: bool = False) -> int:
-        from .worker.serial import work
+        return Worker(self, **options)
 
-        return await work(self, queues=queues, until_idle=until_idle)
+    def run_worker(self, **options: Any) -> int:
+        """Work, in an event loop of its own, until stopped by a signal (or idle): how many jobs were run."""
+        from .worker.loops import runner
+
+        async def work() -> int:
+            worker = self.worker(**options)
+            worker.heed_signals()
+            try:
+                return await worker.run()
+            finally:
+                await self.store.connections.aclose_loop()
+
+        with runner() as loop:
+            return loop.run(work())
+
+    async def arun_worker(self, **options: Any) -> int:
+        return await self.worker(**options).run()
+
+    def middleware(self, function: F) -> F:
+        """Put `async def around(attempt, call_next)` around each attempt; `await call_next()` runs the handler."""
+        self.middlewares.append(function)
+        return function
+
+    def on(self, event: str) -> Callable[[F], F]:
+        """Be told, after the fact: `@app.on("failed")`; started, completed, failed, cancelled, retried, snoozed,
+        rescued."""
+        names = ("started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued")
+        if event not in names:
+            raise InvalidInput(f"there is no event {event!r}; there are: {', '.join(names)}")
+
+        def register(function: F) -> F:
+            self.hooks.setdefault(event, []).append(function)
+            return function
+
+        return register
 
     def bind(self, job: Job, *, created: bool = True) -> Job:
         """The job with its methods."""
+        if not created:  # in one batch, the job that was created may be the same object
+            job = msgspec.structs.replace(job, created=False)
         msgspec.structs.force_setattr(job, "_app", self)
-        if not created:
-            msgspec.structs.force_setattr(job, "created", False)
         return job
 
 
@@ -325,8 +391,8 @@ def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:
     return [Hint("ready", queue) for queue in sorted(queues)]
 
 
-def _deadline(timeout: float | None) -> float:
-    return float("inf") if timeout is None else time.monotonic() + timeout
+def _deadline(timeout: Duration | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + to_seconds(timeout)
 
 
 def _sleep_before(deadline: float, pause: float, id: UUID | str) -> None:

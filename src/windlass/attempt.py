@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,9 +15,9 @@ import msgspec
 from . import codec
 from .duration import Duration
 from .errors import Conflict, LeaseLost, WindlassError
-from .job import Job
+from .job import Job, LogLine, Notes
 from .operation import Operation
-from .outcome import Fail, Retry, Settlement, check_moment, decide, give_back
+from .outcome import Fail, Retry, Settlement, check_moment, decide, give_back, make_safe
 from .policy import DEFAULT
 from .stores.store import Lease
 from .twins import twins
@@ -26,14 +28,36 @@ if TYPE_CHECKING:
     from .app import T, Windlass
 
 
+LOG_LINES = 100  # of an attempt that are kept
+LINE_LIMIT = 1000
+
+
+class Stop(Enum):
+    """Why a handler is interrupted."""
+
+    SHUTDOWN = "the worker ends"
+    TIMEOUT = "it took too long"
+    CANCEL = "someone cancelled the job"
+    LEASE_LOST = "another has the job"
+
+
 class Attempt:
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
     def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
         self.app, self.job, self.token = app, job, token
-        self.lease_expires_at = job.lease_expires_at
         self.cancel_requested = job.cancel_requested
         self.settled = False
+        self.stop: Stop | None = None
+        self.why: str | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.interrupter: Callable[[], None] | None = None
+        self._notes: Notes | None = None
+        self._renewed_until: datetime | None = None
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        return self._renewed_until or self.job.lease_expires_at
 
     @property
     def number(self) -> int:
@@ -46,10 +70,60 @@ class Attempt:
 
     @property
     def lease(self) -> Lease:
-        return Lease(self.job.id, self.token, (self.job.policy or DEFAULT).lease_seconds)
+        """As long as the one that it was claimed with, which the claimer may have chosen."""
+        job = self.job
+        if job.lease_expires_at is None or job.claimed_at is None:
+            return Lease(job.id, self.token, (job.policy or DEFAULT).lease_seconds)
+        return Lease(job.id, self.token, (job.lease_expires_at - job.claimed_at).total_seconds())
 
     def __repr__(self) -> str:
         return f"<Attempt {self.number} of {self.job!r}>"
+
+    # What a handler says while it runs: buffered, and written with the next renewal or with the outcome
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """How far it is, from 0 to 1."""
+        self._note().fraction = min(1.0, max(0.0, float(fraction)))
+        self._note().text = make_safe(text)[:LINE_LIMIT]
+
+    def log(self, text: str) -> None:
+        """A line for whoever looks at the job; the last hundred are kept."""
+        notes = self._note()
+        notes.log.append(LogLine(datetime.now(UTC), make_safe(str(text))[:LINE_LIMIT]))
+        del notes.log[:-LOG_LINES]
+
+    def _note(self) -> Notes:
+        if self._notes is None:
+            self._notes = msgspec.structs.replace(self.job.notes, log=list(self.job.notes.log))
+        return self._notes
+
+    def _written_notes(self) -> str | None:
+        return None if self._notes is None else msgspec.json.encode(self._notes).decode()
+
+    def renewed(self, until: datetime) -> None:
+        self._renewed_until = until
+
+    def renewing(self) -> Lease:
+        return (
+            self.lease if self._notes is None else msgspec.structs.replace(self.lease, progress=self._written_notes())
+        )
+
+    def with_notes(self, settlement: Settlement) -> Settlement:
+        if self._notes is None:
+            return settlement
+        return msgspec.structs.replace(settlement, progress=self._written_notes())
+
+    # How a worker ends it before its time
+
+    def interrupt(self, stop: Stop, why: str | None = None) -> None:
+        """In the worker's loop. The first reason counts."""
+        if self.stop is not None:
+            return
+        self.stop, self.why = stop, why
+        if self.interrupter is not None:
+            self.interrupter()
+        elif self.task is not None:
+            self.task.cancel()
 
     def _complete(self, output: Any = None) -> Operation[None]:
         """Done: store what came of it."""
@@ -89,10 +163,11 @@ class Attempt:
 
     def _renew(self) -> Operation[datetime]:
         """Hold the job for another lease from now on; when that ends."""
-        (renewal,) = yield from self.app.store.renew([self.lease])
+        (renewal,) = yield from self.app.store.renew([self.renewing()])
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
-        self.lease_expires_at, self.cancel_requested = renewal.expires_at, renewal.cancel_requested
+        self.renewed(renewal.expires_at)
+        self.cancel_requested = renewal.cancel_requested
         return renewal.expires_at
 
     renew, arenew = twins(_renew)
@@ -106,7 +181,7 @@ class Attempt:
     def _settle(self, settlement: Settlement) -> Operation[None]:
         if self.settled:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
-        refusals = yield from self.app.store.settle([settlement])
+        refusals = yield from self.app.store.settle([self.with_notes(settlement)])
         if refusals:
             raise LeaseLost(f"job {self.job.id}: {refusals[0].reason}")
         self.settled = True
@@ -126,12 +201,12 @@ def _at(settlement: Settlement, seconds: float | None, moment: datetime | None) 
     return msgspec.structs.replace(settlement, delay_seconds=seconds, run_at=moment)
 
 
-_current: ContextVar[Attempt | None] = ContextVar("windlass_attempt", default=None)
+current: ContextVar[Attempt | None] = ContextVar("windlass_attempt", default=None)
 
 
 def current_attempt() -> Attempt:
     """The attempt that this code runs in."""
-    attempt = _current.get()
+    attempt = current.get()
     if attempt is None:
         raise WindlassError("current_attempt() is for code that runs in a job's handler")
     return attempt

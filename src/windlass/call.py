@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -102,9 +102,9 @@ def _apply(options: Options, job: NewJob) -> None:
         if job.run_at is not None:
             raise InvalidInput("give run_at= or delay=, not both")
         job.delay_seconds = to_seconds(options.delay)
-    if options.tenant:
+    if options.tenant != "":
         job.tenant = check_name("tenant", options.tenant)
-    if options.labels:
+    if options.labels is not None:
         job.labels = _check_labels(options.labels)
     if isinstance(options.expires, datetime):
         job.expires_at = check_moment("expires", options.expires)
@@ -144,6 +144,16 @@ def check_name(what: str, name: object, limit: int = NAME_LIMIT) -> str:
     return name
 
 
+def check_names(what: str, names: Sequence[str] | None) -> None:
+    """Some names, or None for all there are; a mere string would be taken for its letters."""
+    if names is None:
+        return
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InvalidInput(f"{what} is a list of names, not {names!r}")
+    for name in names:
+        check_name(what, name)
+
+
 def check_priority(priority: object) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int) or not -100 <= priority <= 100:
         raise InvalidInput(f"priority is a number from -100 to 100 (higher first), not {priority!r}")
@@ -167,7 +177,7 @@ def check_id(id: object) -> UUID:
         raise InvalidInput(f"id is a UUID, not {id!r}") from None
 
 
-def _check_labels(labels: Mapping[str, str]) -> str:
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in labels.items()):
+def _check_labels(labels: Mapping[str, str]) -> str | None:
+    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise InvalidInput("labels map strings to strings")
-    return codec.encode(dict(labels), 10_000)
+    return codec.encode(dict(labels), 10_000) if labels else None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 import msgspec
 
+from .duration import Duration
+from .clock import from_microseconds
 from .errors import WindlassError
 from .lifecycle import FINISHED, State
 from .policy import Policy
@@ -47,6 +49,19 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
 
 
+class LogLine(msgspec.Struct, frozen=True):
+    at: datetime
+    text: str
+
+
+class Notes(msgspec.Struct):
+    """What a handler said while it ran: how far it is, and lines of a log."""
+
+    fraction: float | None = None
+    text: str = ""
+    log: list[LogLine] = msgspec.field(default_factory=list)
+
+
 class NewJob(msgspec.Struct, kw_only=True):
     """A job on its way into a store; the fields are named as the columns are. Payloads are JSON text.
 
@@ -79,15 +94,22 @@ class NewJob(msgspec.Struct, kw_only=True):
     id_given: bool = False
 
 
+Moment: TypeAlias = datetime | int  # an int counts microseconds since 1970, as a row may have it
+
+
+def read_moment(raw: Moment) -> datetime:
+    return from_microseconds(raw) if isinstance(raw, int) else raw
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read."""
+    """A job as it was when it was read. Times are kept as the row has them until someone asks: a worker seldom does."""
 
     id: UUID
     type: str
     queue: str
     state: State
-    run_at: datetime
-    created_at: datetime
+    run_at_raw: Moment
+    created_at_raw: Moment
     input_json: str
     tenant: str = ""
     priority: int = 0
@@ -95,21 +117,52 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     attempt: int = 0
     policy: Policy | None = None
-    finished_at: datetime | None = None
-    expires_at: datetime | None = None
-    claimed_at: datetime | None = None
-    lease_expires_at: datetime | None = None
+    finished_at_raw: Moment | None = None
+    expires_at_raw: Moment | None = None
+    claimed_at_raw: Moment | None = None
+    lease_expires_at_raw: Moment | None = None
     worker: str | None = None
     cancel_requested: bool = False
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     unique_key: str | None = None
     order_key: str | None = None
-    chain_id: UUID
+    root_id: UUID | None = None
     chain_index: int = 0
     attempts: Sequence[AttemptRecord] = ()
     trace: str | None = None
+    progress_json: str | None = None
     created: bool = True
     _app: Any = None
+
+    @property
+    def chain_id(self) -> UUID:
+        """The id of its chain's first job."""
+        return self.root_id or self.id
+
+    @property
+    def run_at(self) -> datetime:
+        """Not before this moment."""
+        return read_moment(self.run_at_raw)
+
+    @property
+    def created_at(self) -> datetime:
+        return read_moment(self.created_at_raw)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return None if self.finished_at_raw is None else read_moment(self.finished_at_raw)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return None if self.expires_at_raw is None else read_moment(self.expires_at_raw)
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        return None if self.claimed_at_raw is None else read_moment(self.claimed_at_raw)
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        return None if self.lease_expires_at_raw is None else read_moment(self.lease_expires_at_raw)
 
     @property
     def input(self) -> Any:
@@ -120,6 +173,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def output(self) -> Any:
         """What the handler returned, as plain JSON values; None until it has completed."""
         return None if self.output_json is None else msgspec.json.decode(self.output_json)
+
+    @property
+    def notes(self) -> Notes:
+        """What its handler said so far: `notes.fraction`, `notes.text`, `notes.log`."""
+        try:
+            return msgspec.json.decode(self.progress_json or "{}", type=Notes)
+        except msgspec.MsgspecError:
+            return Notes()
 
     @property
     def max_attempts(self) -> int | None:
@@ -152,11 +213,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     async def arefresh(self) -> Job:
         return await self.app.arequire(self.id)
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: Duration | None = None) -> Any:
         """Wait until it is finished and give back what it returned."""
         return self.app.result(self, timeout)
 
-    async def aresult(self, timeout: float | None = None) -> Any:
+    async def aresult(self, timeout: Duration | None = None) -> Any:
         return await self.app.aresult(self, timeout)
 
     def cancel(self) -> Job:

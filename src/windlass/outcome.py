@@ -73,6 +73,15 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     delay_seconds: float | None = None
     run_at: datetime | None = None
     refund: int = 0
+    progress: str | None = None
+
+
+class Described(Exception):
+    """An error that is known only by its description: it happened in another process."""
+
+    def __init__(self, error: JobError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | None, datetime | None]:
@@ -87,6 +96,8 @@ def describe_error(error: BaseException | str) -> JobError:
     """An error as it is stored: never too long, never unstorable, whatever the exception's own methods do."""
     if isinstance(error, str):
         return JobError("Error", make_safe(error))
+    if isinstance(error, Described):
+        return error.error
     try:
         message = str(error)
     except Exception:
@@ -152,16 +163,14 @@ def give_back(job: Job, token: UUID) -> Settlement:
     return Settlement(id=job.id, token=token, state=PENDING, refund=1)
 
 
-def was_accepted(
-    settlement: Settlement, *, state: State, token: UUID | None, previous_token: UUID | None
-) -> bool:
+def was_accepted(settlement: Settlement, *, state: State, token: UUID | None, previous_token: UUID | None) -> bool:
     """Whether a job that is found like this shows that this very settlement was written, and only its answer lost."""
     if settlement.token is None:
         return False  # nobody could tell whose it was
     if state in LIVE:
         return settlement.state == PENDING and previous_token == settlement.token
-    # What was to be sent back may have been cancelled, because someone had asked for that.
-    return token == settlement.token and (settlement.state == state or (settlement.state, state) == (PENDING, CANCELLED))
+    # What was to be sent back is cancelled where someone has asked for that.
+    return token == settlement.token and (settlement.state, state) in ((state, state), (PENDING, CANCELLED))
 
 
 class LeaseExpired(Exception):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from .attempt import Attempt
 from .call import NO_OPTIONS, Call, Options
+from .errors import InvalidInput
 from .job import Job
 from .policy import Policy
 from .signature import Signature
@@ -22,6 +23,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Decorator(Protocol):
+    """`@app.task(…)`: the parameter that the worker injects is no argument of the task's."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Attempt, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
 class Task(Generic[P, R]):
     """What `@app.task` makes of a function."""
 
@@ -30,6 +40,7 @@ class Task(Generic[P, R]):
     ) -> None:
         self.app, self.function, self.name = app, function, name
         self.queue, self.priority, self.policy = queue, priority, policy
+        self.isolation: str | None = None
         self.signature = Signature(function, Attempt, name=name, limit=app.max_payload)
         self._options, self._connection = NO_OPTIONS, None
         update_wrapper(self, function)
@@ -51,6 +62,11 @@ class Task(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """A call that is not sent yet."""
+        if self._connection is not None:
+            raise InvalidInput("a call has no connection: give it to whoever sends it, enqueue_many(…, connection=…)")
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         return self.call_with(self.signature.encode_arguments(args, kwargs))
 
     def call_object(self, arguments: Mapping[str, Any], options: Options) -> Call:
@@ -69,7 +85,7 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Have it called later; the job that will do it."""
-        return self.app.enqueue_many([self.call(*args, **kwargs)], connection=self._connection)[0]
+        return self.app.enqueue_many([self._call(args, kwargs)], connection=self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        return (await self.app.aenqueue_many([self.call(*args, **kwargs)], connection=self._connection))[0]
+        return (await self.app.aenqueue_many([self._call(args, kwargs)], connection=self._connection))[0]

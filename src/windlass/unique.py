@@ -46,4 +46,6 @@ class Unique:
 
 def as_unique(value: Unique | str | None) -> Unique | None:
     """A plain string is a key that is held until its job is finished."""
-    return Unique(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, Unique):
+        return value
+    return Unique(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -34,5 +35,6 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f'DROP SCHEMA "{name}" CASCADE')
     elif request.param == "mongodb":
-        with MongoClient(url) as client:
+        client: MongoClient[Any] = MongoClient(url)
+        with client:
             client.drop_database(name)

@@ -16,10 +16,23 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from windlass.errors import StoreUnavailable
-from windlass.operation import Begin, Commit, Connection, Operation, Request, Rollback, Rows, Sleep, Statement, Step, drive
+from windlass.operation import (
+    Begin,
+    Commit,
+    Connection,
+    Operation,
+    Request,
+    Rollback,
+    Rows,
+    Sleep,
+    Statement,
+    Step,
+    drive,
+)
 
 STUCK_SECONDS = 20.0
 FEW_SWITCHES = 2  # schedules with so few changes of turn come first, and all of them
@@ -187,6 +200,6 @@ def explore(play: Callable[[str], Performance], limit: int, seed: int) -> tuple[
         for position in range(len(beginning), len(schedule)):
             if performance.turns[position].had_choice:
                 branch = schedule[:position] + ("A" if schedule[position] == "B" else "B")
-                switches = sum(one != next for one, next in zip(branch, branch[1:], strict=False))
+                switches = sum(one != following for one, following in pairwise(branch))
                 heapq.heappush(beginnings, (min(switches, FEW_SWITCHES + 1), chance.random(), branch))
     return len(played), not beginnings

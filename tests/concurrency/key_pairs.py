@@ -14,9 +14,7 @@ KEY = "the-only-one"
 
 def unique(until: str, on_conflict: str = "keep", **fields: Any) -> Any:
     window = 3600.0 if until == "window" else None
-    return new_job(
-        unique_key=KEY, unique_until=until, on_conflict=on_conflict, window_seconds=window, **fields
-    )
+    return new_job(unique_key=KEY, unique_until=until, on_conflict=on_conflict, window_seconds=window, **fields)
 
 
 # Two who enqueue

@@ -62,7 +62,8 @@ class Scene:
     # What the actors do
 
     def request(self, **fields: Any) -> ClaimRequest:
-        return ClaimRequest(**({"queue": QUEUE, "limit": 10, "token": uuid4(), "worker": "one"} | fields))
+        given: dict[str, Any] = {"queue": QUEUE, "limit": 10, "token": uuid4(), "worker": "one"}
+        return ClaimRequest(**(given | fields))
 
     def claim(self, **fields: Any) -> Operation[list[Job]]:
         return self.store.claim(self.request(**fields))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -23,7 +24,8 @@ def database_url(mongodb_url: str) -> Iterator[str]:
     with closing(open_store(url)) as store:
         store.connections.run(store.migrate)
     yield url
-    with MongoClient(mongodb_url) as client:
+    client: MongoClient[Any] = MongoClient(mongodb_url)
+    with client:
         client.drop_database(name)
 
 

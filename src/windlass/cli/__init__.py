@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-
 import click
 
 from .. import __version__
-from ..app import Windlass
 from ..errors import InvalidInput, WindlassError
+from .apps import find_app
 from .demo import demo
+from .worker import worker
 
 
 class Group(click.Group):
@@ -29,21 +27,6 @@ class Group(click.Group):
 @click.version_option(__version__, prog_name="windlass")
 def main() -> None:
     """A durable job queue that lives in the database you already have."""
-
-
-def find_app(target: str | None, url: str | None) -> Windlass:
-    """The app that `jobs:app` names; or, where no handler is needed, one for the URL alone."""
-    if target is None:
-        return Windlass(url)
-    module_name, _, name = target.partition(":")
-    sys.path.insert(0, "")
-    try:
-        found = getattr(importlib.import_module(module_name), name or "app")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise click.UsageError(f"{target}: {error}") from error
-    if not isinstance(found, Windlass):
-        raise click.UsageError(f"{target} is {type(found).__name__}, not a Windlass app")
-    return found
 
 
 target = click.argument("target", required=False, metavar="[jobs:app]")
@@ -71,3 +54,4 @@ def sql(target: str | None, url: str | None) -> None:
 
 
 main.add_command(demo)
+main.add_command(worker)

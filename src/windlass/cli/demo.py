@@ -94,7 +94,11 @@ def order(tour: Tour) -> Check:
     right = [attempt.job for attempt in claimed] == [high, low] and later.refresh().state == "pending"
     for attempt in claimed:
         attempt.complete("done")
-    return "higher priority first; not before its time", " then ".join(str(a.job.input["month"]) for a in claimed), right
+    return (
+        "higher priority first; not before its time",
+        " then ".join(str(a.job.input["month"]) for a in claimed),
+        right,
+    )
 
 
 def transaction(tour: Tour) -> Check:

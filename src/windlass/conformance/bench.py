@@ -48,6 +48,18 @@ def new_job(*, unique: Unique | None = None, priority: int = 0, **fields: Any) -
     return NewJob(**given | {"rank": -priority, "id_given": "id" in fields} | fields)
 
 
+FACTS = (
+    "id type queue tenant state priority run_at created_at input_json output_json error attempt policy finished_at "
+    "expires_at claimed_at lease_expires_at worker cancel_requested labels unique_key order_key chain_id chain_index "
+    "attempts trace"
+).split()
+
+
+def facts(job: Job) -> dict[str, object]:
+    """All that a job says: jobs compare equal by their ids alone."""
+    return {name: getattr(job, name) for name in FACTS}
+
+
 class Held(NamedTuple):
     """A claimed job with its token, and what its holder can say of it."""
 

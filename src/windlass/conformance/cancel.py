@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from ..lifecycle import State
 from ..outcome import Fail, Retry, Snooze
 from ..stores.store import Change
 from .bench import Bench
@@ -70,8 +71,8 @@ class Cancelling:
         assert bench.look(held).state == "pending"
 
     @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
-    def test_what_is_finished_stays_as_it_is(self, bench: Bench, state: str) -> None:
-        job = bench.finish(state)  # type: ignore[arg-type]
+    def test_what_is_finished_stays_as_it_is(self, bench: Bench, state: State) -> None:
+        job = bench.finish(state)
         (change,) = bench.cancel(job)
         assert (change.done, change.state) == (False, state)
         assert bench.look(job).state == state

@@ -9,8 +9,7 @@ import pytest
 from ..lifecycle import COMPLETED, PENDING, State
 from ..outcome import Fail, Retry, Settlement, Snooze
 from ..stores.store import Refusal
-from .bench import Bench, Held
-from .enqueue import facts
+from .bench import Bench, Held, facts
 
 WAYS = {"retry": Retry(after=600), "snooze": Snooze(after=600)}
 
@@ -158,6 +157,11 @@ class SentAgain:
         bench.accept(again.completes())
         bench.accept(again.completes(), new.completes())
         assert bench.counts().completed == 2
+
+    def test_also_twice_in_one_batch(self, bench: Bench) -> None:
+        done, back = bench.hold(), bench.hold()
+        bench.accept(done.completes(), done.completes(), back.raises(WAYS["retry"]), back.raises(WAYS["retry"]))
+        assert (bench.counts().completed, bench.counts().pending) == (1, 1)
 
     def test_what_was_cancelled_instead_of_sent_back_is_accepted_again(self, bench: Bench) -> None:
         held = bench.hold()

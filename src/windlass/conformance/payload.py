@@ -17,7 +17,7 @@ TEXTS = {
     "spaces": '{ "a" :\t[ 1,\n 2 ] }',
     "unicode": '{"日本":"é \u2028 🎉 \U0010ffff \x7f","":""}',
     "escapes": r'{"a":"\u00e9\n\t\"\\\/\ud83c\udf89"}',
-    "syntax": r'''{"a":"%s %(x)s :name ::cast {now} $1 $$x $set ? ' \" -- /* ; \\x"}''',
+    "syntax": r"""{"a":"%s %(x)s :name ::cast {now} $1 $$x $set ? ' \" -- /* ; \\x"}""",
     "long": json.dumps({"text": "x" * 300_000}),
     "deep": '{"a":' * 60 + "1" + "}" * 60,
     "scalars": '[true,false,null,"",0,[],{}]',

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from ..backoff import Fixed
-from ..lifecycle import COMPLETED
+from ..lifecycle import COMPLETED, FINISHED
 from ..outcome import Cancel, Fail, Retry, Settlement, Snooze
 from ..policy import FOR_EVER, UNLIMITED, Policy
 from .bench import BY_NAME, Bench, columns
@@ -56,8 +56,8 @@ class Ending:
         assert job.error.message == "out of season"
 
     def test_what_is_finished_is_not_claimed_again(self, bench: Bench) -> None:
-        for state in ("completed", "failed", "cancelled"):
-            job = bench.finish(state)  # type: ignore[arg-type]
+        for state in FINISHED:
+            job = bench.finish(state)
             assert bench.claim(queue=job.queue) == []
 
     def test_a_job_that_keeps_nothing_leaves_nothing(self, bench: Bench) -> None:

@@ -10,6 +10,7 @@ from .bench import Bench
 from .cancel import Cancelling
 from .claim import Bounds, Claims, Order, Policies, Prefetching
 from .counts import Counting
+from .crowd import Crowding
 from .delete import Deleting
 from .enqueue import Enqueueing, Ids
 from .fencing import Fencing, Rescued, SentAgain
@@ -86,4 +87,5 @@ class Conformance:
     TestPruning = Pruning
 
     TestWakingUp = WakingUp
+    TestCrowding = Crowding
     TestAsynchronous = Asynchronous

@@ -8,6 +8,7 @@ import pytest
 from uuid_utils.compat import uuid7
 
 from ..errors import Conflict
+from ..lifecycle import State
 from ..unique import Unique
 from .bench import Bench, new_job
 
@@ -41,10 +42,10 @@ class UniqueKeys:
         assert not bench.enqueue_one(unique=FINISHED).created
 
     @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
-    def test_a_key_until_finished_is_free_when_its_job_has_ended(self, bench: Bench, state: str) -> None:
+    def test_a_key_until_finished_is_free_when_its_job_has_ended(self, bench: Bench, state: State) -> None:
         held = bench.hold(unique=FINISHED)
         assert bench.enqueue_one(unique=FINISHED).job == held.job
-        bench.accept(held.ends(state))  # type: ignore[arg-type]
+        bench.accept(held.ends(state))
         assert bench.enqueue_one(unique=FINISHED).created
 
     def test_a_key_until_finished_is_free_when_its_waiting_job_was_cancelled(self, bench: Bench) -> None:

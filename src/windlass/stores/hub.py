@@ -29,10 +29,9 @@ class Hub:
         self._listeners: list[Listener] = []
         self._outbox: set[Hint] = set()
         self._sending = False
-        self._closed = threading.Event()
         self._sender: threading.Thread | None = None
         self._watcher: threading.Thread | None = None
-        self._stop_watching = threading.Event()
+        self._stop_sending, self._stop_watching = threading.Event(), threading.Event()
         self._pid = os.getpid()
         _hubs.add(self)
 
@@ -54,11 +53,12 @@ class Hub:
     def send(self, hints: Iterable[Hint]) -> None:
         self._after_fork()
         with self._lock:
-            if self._closed.is_set():
-                return
             self._outbox.update(hints)
             if self._sender is None:
-                self._sender = threading.Thread(target=self._send_all, name="windlass-hints", daemon=True)
+                self._stop_sending = threading.Event()
+                self._sender = threading.Thread(
+                    target=self._send_all, args=(self._stop_sending,), name="windlass-hints", daemon=True
+                )
                 self._sender.start()
             self._lock.notify_all()
 
@@ -69,12 +69,12 @@ class Hub:
                 if not self._lock.wait(deadline - time.monotonic()):
                     return
 
-    def _send_all(self) -> None:
+    def _send_all(self, stopping: threading.Event) -> None:
         while True:
             with self._lock:
-                while not self._outbox and not self._closed.is_set():
+                while not self._outbox and not stopping.is_set():
                     self._lock.wait()
-                if not self._outbox:
+                if stopping.is_set():
                     break
                 hints, self._outbox, self._sending = sorted(self._outbox, key=Hint.encode), set(), True
             try:
@@ -137,8 +137,9 @@ class Hub:
     def close(self) -> None:
         self.flush(1.0)
         with self._lock:
-            self._closed.set()
+            self._outbox.clear()
             self._listeners.clear()
+            self._stop_sending.set()
             self._stop_watching.set()
             self._lock.notify_all()
             sender, watcher = self._sender, self._watcher

@@ -40,7 +40,9 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a claimer wants from one queue.
 
     `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
-    `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken.
+    What a row lacks is written into it, once and for all. `lease_seconds` is for this attempt alone, in place of the
+    policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
+    thousand of those are passed over to get at what is behind them. `max_bytes` counts inputs as the store keeps them.
     """
 
     queue: str
@@ -75,9 +77,26 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
+    """A lease to prolong, and what the handler has said of its progress since."""
+
     id: UUID
     token: UUID
     seconds: float
+    progress: str | None = None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that is alive, as it described itself."""
+
+    name: str
+    host: str
+    pid: int
+    queues: list[str] | None  # None: all
+    types: list[str]
+    concurrency: int
+    running: int
+    started_at: datetime | None = None
+    heard_at: datetime | None = None
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -90,7 +109,8 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What became of one job that someone acted on. `state` is None where there is no such job."""
+    """What became of one job that someone acted on. `state` is the one it is in now, or was in when it was deleted;
+    None where there is no such job."""
 
     id: UUID
     done: bool
@@ -165,6 +185,9 @@ class Connections(Protocol):
 
     async def aclose(self) -> None: ...
 
+    async def aclose_loop(self) -> None:
+        """Let go of what belongs to the running event loop alone, before it ends."""
+
 
 class Store(Protocol):
     """One database as a job queue."""
@@ -179,7 +202,7 @@ class Store(Protocol):
 
     def migrate(self) -> Operation[list[str]]:
         """Bring the schema up to date; the names of what was applied. Idempotent, and safe when many start at once:
-        one does the work, the others wait for it and then find nothing to do."""
+        one does the work, the others wait for it and then find nothing to do. Refuses as `check_schema` does."""
 
     def check_schema(self) -> Operation[bool]:
         """Whether the schema is as new as this code. `SchemaMismatch` where it no longer admits code this old."""
@@ -190,11 +213,17 @@ class Store(Protocol):
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         """Add jobs, atomically; one answer for each, in order.
 
-        A job whose id exists, live or finished, is not added again: the answer is the one that is there (`resent`
-        says that the ids may have been sent before even though we made them). Of jobs that share a unique key, in
-        this batch or with those that are there, one exists; the others get it as their answer, or rewrite it, or the
-        whole batch is undone with `Conflict`, as each asks. A conflict never spoils the caller's transaction. Keys
-        are taken in order; a key held by another open transaction is waited for.
+        A job whose id exists, live or finished, is not added again: the answer is the one that is there, whoever has
+        its unique key by now (`resent` says that the ids may have been sent before even though we made them; ids that
+        we made are otherwise known to be new). Of jobs that share a unique key, in this batch or with those that are
+        there, one exists, the first; the others get it as their answer, or rewrite it, or the whole batch is undone
+        with `Conflict`, as each asks. To rewrite is to renew input, due time, priority, labels and expiry of a job
+        that waits; one that runs and still has its key stays as it is, and is the answer.
+
+        Keys that a live job holds (until `claimed`, until `finished`) and keys that outlive it (`forever`, for a time)
+        are two sets: the same text in both is two keys. The answer for a key whose job is gone has the job's id and
+        little else. A conflict never spoils the caller's transaction. Keys are taken in order; a key held by another
+        open transaction is waited for.
         """
 
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
@@ -212,18 +241,24 @@ class Store(Protocol):
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
         """End attempts, atomically, each fenced by its own (id, token); the ones that were refused, with the reason.
+        Two attempts of one job in one batch are told apart.
 
-        A settlement that is sent again after its answer was lost is accepted if the first one was (not for
-        keep=0, which leaves no trace). One that sends a job back whose cancelling was asked for cancels it.
+        A settlement that is sent again after its answer was lost is accepted if the first one was, and changes nothing
+        (until the job's next attempt has ended, or someone has brought it back; not for keep=0, which leaves no trace,
+        nor without a token, which anyone may have sent). Another outcome of an attempt that has ended is refused. One
+        that sends a job back whose cancelling was asked for cancels it. A job that is sent back keeps the error of an
+        attempt before where it brings none; one that ends keeps what its end says, and the story of its attempts.
         """
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
-        """Prolong leases from now on, each fenced by its (id, token); an answer for each."""
+        """Prolong leases from now on, each fenced by its (id, token); an answer for each, in order. One that has run
+        out can be renewed as long as nobody has taken the job."""
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         """Settle jobs whose lease has run out (or, with `stale_before`, whose worker was last heard of before
         that): back to pending by their backoff, staggered; failed where that was the last attempt; cancelled where
-        that was asked for. A job that is being settled at this moment is left alone. At most `limit`: call again."""
+        that was asked for. A job that is being settled at this moment is left alone. Whatever the worker that was
+        given up has to say afterwards is refused. At most `limit`: call again."""
 
     def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
         """Those that exist, in any order. A job on its way from live to finished is found once."""
@@ -232,14 +267,15 @@ class Store(Protocol):
         """By state, queue and type; cheap however many are finished."""
 
     def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        """Waiting jobs are cancelled at once; for running ones it is noted, and their worker told."""
+        """Waiting jobs are cancelled at once; for running ones it is noted, and their worker told. For these and the
+        next three: an answer for each, in order."""
 
     def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        """Bring failed and cancelled jobs back, due now, with all their attempts. `done` is False also where another
-        job holds the unique key by now."""
+        """Bring failed and cancelled jobs back, due now, with all their attempts and no expiry; error and story stay.
+        A key until `finished` is held again: `done` is False also where another job has it by now."""
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        """Make waiting jobs due now."""
+        """Make waiting jobs due now; one that is due already keeps its place."""
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         """Remove jobs that are not running, with the unique keys that they hold."""
@@ -255,9 +291,27 @@ class Store(Protocol):
     def live_queues(self) -> Operation[list[str]]:
         """The queues in which jobs are waiting, paused or not."""
 
+    def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
+        """Seconds until the first job that waits in these queues is due, negative for one that is; None if none
+        waits."""
+
+    def hold(self, tokens: Sequence[UUID], seconds: float) -> Operation[int]:
+        """Prolong the leases of all jobs that were claimed with these tokens: for a worker that cannot do it itself.
+        How many there were."""
+
+    def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
+        """A worker says that it is alive; those that were not heard of for so long are forgotten."""
+
+    def farewell(self, name: str) -> Operation[None]:
+        """A worker ends."""
+
+    def workers(self) -> Operation[list[WorkerInfo]]:
+        """Those that are alive."""
+
     def prune(self, limit: int) -> Operation[int]:
         """Remove finished jobs and key records that are no longer to be kept, and fold the counts' records. How many
-        jobs went; call again while it is not zero."""
+        jobs went; call again while it is not zero. What is kept for a day or longer may stay until that day is over
+        (UTC)."""
 
     def vacuum(self) -> Operation[None]:
         """Reclaim space now. Runs outside a transaction; blocks neither readers nor writers where the store can."""

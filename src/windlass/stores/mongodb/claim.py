@@ -23,6 +23,7 @@ from .base import Base
 from .documents import Document, to_job
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
+LOOK_AHEAD = 150  # jobs, at the least, in each look after the first: about a thousand in all
 FAR_FUTURE = datetime(9999, 12, 31, tzinfo=UTC)
 ORDER = [("rank", 1), ("run_at", 1), ("_id", 1)]
 POLICY_FIELDS = ("max_attempts", "lease_seconds", "keep_seconds", "policy")
@@ -39,19 +40,20 @@ class Claims(Base):
             return []
         ids: list[UUID] = []
         room, bytes_left, after = request.limit, request.max_bytes, request.after
+        page = room
         for _ in range(ROUNDS):
-            found = yield self._find_due(request, room, after)
-            chosen = choose(found, request, bytes_left, at_least_one=not ids)
-            if not chosen:
-                break
-            taken = yield from self._take(request, chosen)
+            found = yield self._find_due(request, page, after)
+            chosen, full = choose(found, request, room, bytes_left, at_least_one=not ids)
+            taken = (yield from self._take(request, chosen)) if chosen else 0
             ids += [one["_id"] for one in chosen]
-            room -= taken
-            bytes_left -= sum(one["bytes"] for one in chosen)
-            # Fewer than asked for: the queue has no more. Fewer than found: a bound was met. All taken: done.
-            if len(found) < room + taken or len(chosen) < len(found) or taken == len(chosen):
+            if taken == room or full or len(found) < page:
                 break
-            after = Position(found[-1]["rank"], found[-1]["run_at"], found[-1]["_id"])
+            # Others were quicker, or these are last attempts and not for a buffer: look further on.
+            last = chosen[-1] if len(chosen) == room else found[-1]
+            after = Position(last["rank"], last["run_at"], last["_id"])
+            bytes_left -= sum(one["bytes"] for one in chosen)
+            room -= taken
+            page = max(room, LOOK_AHEAD)
         if not ids:
             return []
         rows = yield self.find_jobs({"_id": {"$in": ids}, "token": request.token}, size=len(ids))
@@ -116,18 +118,21 @@ class Claims(Base):
 
 
 def choose(
-    found: Sequence[Document], request: ClaimRequest, bytes_left: int, *, at_least_one: bool = True
-) -> list[Document]:
-    """Those that may be taken, in order, as far as their inputs fit; the first always does."""
+    found: Sequence[Document], request: ClaimRequest, room: int, bytes_left: int, *, at_least_one: bool
+) -> tuple[list[Document], bool]:
+    """Those that may be taken, in order, as many as there is room for and as far as their inputs fit (the first
+    always does); and whether it was the bytes that ended it."""
     chosen: list[Document] = []
     for one in found:
+        if len(chosen) == room:
+            break
         if request.prefetch and is_last_attempt(one, request):
             continue
         bytes_left -= one["bytes"]
         if bytes_left < 0 and (chosen or not at_least_one):
-            break
+            return chosen, True
         chosen.append(one)
-    return chosen
+    return chosen, False
 
 
 def in_order(rows: Sequence[Document]) -> list[Job]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -25,7 +26,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
-from ...errors import InvalidInput, StoreUnavailable
+from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from ...operation import (
     Begin,
     Commit,
@@ -305,7 +306,8 @@ class MongoConnections:
         session: ClientSession = check_session(connection, ClientSession)
         ours = SyncConnection(self.target, session.client, session)
         try:
-            return drive(make() if session.in_transaction else patient(make), ours)
+            with at_home(self.target.place):
+                return drive(make() if session.in_transaction else patient(make), ours)
         finally:
             ours.finish()
 
@@ -313,7 +315,8 @@ class MongoConnections:
         session: AsyncClientSession = check_session(connection, AsyncClientSession)
         ours = AsyncConnection(self.target, session.client, session)
         try:
-            return await adrive(make() if session.in_transaction else patient(make), ours)
+            with at_home(self.target.place):
+                return await adrive(make() if session.in_transaction else patient(make), ours)
         finally:
             await ours.finish()
 
@@ -332,6 +335,17 @@ class MongoConnections:
         if client is not None:
             await client.close()
         self.close()
+
+
+@contextmanager
+def at_home(place: str) -> Iterator[None]:
+    try:
+        yield
+    except SchemaMismatch as error:
+        raise InvalidInput(
+            f"the server of this session has no queue: is it the one that the queue lives in, {place}, and was "
+            "app.migrate() run there?"
+        ) from error
 
 
 def check_session(connection: Any, wanted: type[T]) -> T:

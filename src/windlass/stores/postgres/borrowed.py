@@ -1,52 +1,60 @@
 """The caller's own connection, as something that operations can be driven on.
 
 Nothing of its session is changed: names are qualified, the cursor and its row factory are ours. What it raises is
-passed on as it is, since the transaction, and what to do about it, is the caller's.
+passed on as it is, since the transaction, and what to do about it, is the caller's. Where he has none, in autocommit
+mode, one operation is one transaction of ours.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ...errors import InvalidInput
-from ...operation import AsyncConnection, Begin, Commit, Connection, Copy, Rollback, Rows, Sleep, Statement, Step
+from ...operation import Begin, Commit, Copy, Operation, Rollback, Rows, Statement, Step
 from ..sql import sqlalchemy
+from ..sql.query import Query
 
 CONTROL = {Begin: "BEGIN", Commit: "COMMIT", Rollback: "ROLLBACK"}
+TAKEN = "psycopg, asyncpg (async) or SQLAlchemy"
 
 
 @contextmanager
-def borrow(connection: Any) -> Iterator[tuple[Connection, bool]]:
-    """(what to drive on, whether the caller has a transaction)."""
+def borrow(connection: Any) -> Iterator[BorrowedPsycopg | sqlalchemy.SqlalchemyLink]:
     if isinstance(connection, psycopg.Connection):
-        yield BorrowedPsycopg(connection), _begun(connection)
+        link: BorrowedPsycopg | sqlalchemy.SqlalchemyLink = BorrowedPsycopg(connection)
     elif sqlalchemy.is_sync(connection):
-        yield sqlalchemy.link(connection), True
+        link = sqlalchemy.link(connection, "postgresql")
     else:
         raise refusal(connection, is_async=False)
+    try:
+        yield link
+    finally:
+        if link.ours:  # interrupted: a connection in autocommit mode is given back in no transaction
+            link.execute(Rollback())
 
 
 @asynccontextmanager
-async def borrow_async(connection: Any) -> AsyncIterator[tuple[AsyncConnection, bool]]:
+async def borrow_async(connection: Any) -> AsyncIterator[AsyncLink]:
     if isinstance(connection, psycopg.AsyncConnection):
-        yield BorrowedAsyncPsycopg(connection), _begun(connection)
+        link: AsyncLink = BorrowedAsyncPsycopg(connection)
     elif sqlalchemy.is_async(connection):
-        yield await sqlalchemy.alink(connection), True
+        link = await sqlalchemy.alink(connection, "postgresql")
     elif _is_asyncpg(connection):
-        yield BorrowedAsyncpg(connection), connection.is_in_transaction()
+        link = BorrowedAsyncpg(connection)
     else:
         raise refusal(connection, is_async=True)
-
-
-def _begun(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """psycopg begins by itself unless it is in autocommit mode."""
-    return not connection.autocommit or connection.info.transaction_status != TransactionStatus.IDLE
+    try:
+        yield link
+    finally:
+        if link.ours:
+            await link.execute(Rollback())
 
 
 def _is_asyncpg(connection: Any) -> bool:
@@ -65,11 +73,35 @@ def refusal(connection: Any, *, is_async: bool) -> InvalidInput:
     if other_way:
         twin = "the method without the a- in front (enqueue, not aenqueue)" if is_async else "the a- twin (aenqueue)"
         return InvalidInput(f"{kind} is {'a sync' if is_async else 'an async'} connection: use {twin}")
-    return InvalidInput(f"{kind} is no connection that a job can be enqueued on in PostgreSQL")
+    return InvalidInput(f"connection= takes a connection of {TAKEN} where the queue is in PostgreSQL, not {kind}")
+
+
+class Home:
+    """Where the queue lives: a connection that leads elsewhere is refused before its transaction could fail on it."""
+
+    LOOK = Query("home", "SELECT to_regclass(:table::text) IS NOT NULL")
+
+    def __init__(self, table: str, shown_url: str) -> None:
+        self.table, self.shown_url = table, shown_url
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def check(self, driver: Any) -> Operation[None]:
+        """Once for each connection of the driver, however often a pool lends it."""
+        if driver in self._known:
+            return
+        rows = yield Statement(self.LOOK, {"table": self.table})
+        if not rows[0][0]:
+            raise InvalidInput(
+                f"the database of this connection has no table {self.table}: is it the one that the queue lives in, "
+                f"{self.shown_url}, and was app.migrate() run there?"
+            )
+        with suppress(TypeError):  # a driver whose connections cannot be remembered is asked each time
+            self._known.add(driver)
 
 
 class BorrowedPsycopg:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.driver, self.begun, self.ours = connection, _begun(connection), False
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
 
     def execute(self, step: Step) -> Rows:
@@ -77,16 +109,27 @@ class BorrowedPsycopg:
             case Statement(query=query, parameters=parameters):
                 for statement in query.binary if parameters else query.statements:
                     self.cursor.execute(statement, parameters or None)
-                return self.cursor.fetchall() if self.cursor.description else ()
+                return self._rows()
             case Copy(fallback=fallback):
                 return self.execute(fallback())
             case Begin() | Commit() | Rollback():
                 self.cursor.execute(CONTROL[type(step)])
+                self.ours = isinstance(step, Begin)
         return ()
+
+    def _rows(self) -> Rows:
+        """In a pipeline, it is known only afterwards whether there are any."""
+        try:
+            return self.cursor.fetchall()
+        except psycopg.ProgrammingError:
+            if self.cursor.pgresult is None or self.cursor.description:
+                raise
+            return ()
 
 
 class BorrowedAsyncPsycopg:
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.driver, self.begun, self.ours = connection, _begun(connection), False
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
 
     async def execute(self, step: Step) -> Rows:
@@ -94,17 +137,27 @@ class BorrowedAsyncPsycopg:
             case Statement(query=query, parameters=parameters):
                 for statement in query.binary if parameters else query.statements:
                     await self.cursor.execute(statement, parameters or None)
-                return await self.cursor.fetchall() if self.cursor.description else ()
+                return await self._rows()
             case Copy(fallback=fallback):
                 return await self.execute(fallback())
             case Begin() | Commit() | Rollback():
                 await self.cursor.execute(CONTROL[type(step)])
+                self.ours = isinstance(step, Begin)
         return ()
+
+    async def _rows(self) -> Rows:
+        try:
+            return await self.cursor.fetchall()
+        except psycopg.ProgrammingError:
+            if self.cursor.pgresult is None or self.cursor.description:
+                raise
+            return ()
 
 
 class BorrowedAsyncpg:
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
+        self.connection, self.begun, self.ours = connection, connection.is_in_transaction(), False
+        self.driver = getattr(connection, "_con", connection)  # a pool lends it in a wrapper
 
     async def execute(self, step: Step) -> Rows:
         match step:
@@ -117,6 +170,13 @@ class BorrowedAsyncpg:
                 return await self.execute(fallback())
             case Begin() | Commit() | Rollback():
                 await self.connection.execute(CONTROL[type(step)])
-            case Sleep():
-                pass
+                self.ours = isinstance(step, Begin)
         return ()
+
+
+AsyncLink: TypeAlias = BorrowedAsyncPsycopg | BorrowedAsyncpg | sqlalchemy.AsyncSqlalchemyLink
+
+
+def _begun(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """psycopg begins by itself unless it is in autocommit mode."""
+    return not connection.autocommit or connection.info.transaction_status != TransactionStatus.IDLE

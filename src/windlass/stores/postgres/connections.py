@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
+from ...errors import InvalidInput
 from ...operation import (
     Begin,
     Commit,
@@ -34,7 +35,9 @@ from ...operation import (
     drive,
     run,
 )
-from .borrowed import borrow, borrow_async
+from ..urls import without_password
+from . import arrays
+from .borrowed import Home, borrow, borrow_async
 from .errors import mapped
 
 T = TypeVar("T")
@@ -55,6 +58,7 @@ class SyncLink:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
+        arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
 
     def execute(self, step: Step) -> Rows:
@@ -86,6 +90,7 @@ class AsyncLink:
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.connection = connection
+        arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
 
     async def execute(self, step: Step) -> Rows:
@@ -125,10 +130,18 @@ def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
 
 
 class PostgresConnections:
-    """Connections to one server."""
+    """Connections to one server; those that callers lend must lead to `table`."""
 
-    def __init__(self, url: str, size: int) -> None:
+    def __init__(self, url: str, size: int, table: str) -> None:
         self.url, self.size = url, size
+        self.home = Home(table, without_password(url))
+        try:
+            self.given = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # whose message may show a part of the password
+            raise InvalidInput(
+                f"{without_password(url)} cannot be read as a PostgreSQL URL, postgresql://user:password@host:port/name"
+                "?option=value; special characters in a name or a password are written as %40 and the like"
+            ) from None
         self._takes_options = True
         self._pid = os.getpid()
         self._idle: list[SyncLink] = []
@@ -137,9 +150,8 @@ class PostgresConnections:
 
     def settings(self) -> dict[str, Any]:
         """What a connection is opened with: the URL's own settings win."""
-        given = psycopg.conninfo.conninfo_to_dict(self.url)
-        options = f"{given.get('options') or ''} {NO_SEQUENTIAL_SCANS if self._takes_options else ''}".strip()
-        return SETTINGS | given | ({"options": options} if options else {})
+        options = f"{self.given.get('options') or ''} {NO_SEQUENTIAL_SCANS if self._takes_options else ''}".strip()
+        return SETTINGS | self.given | ({"options": options} if options else {})
 
     def _refused_options(self, error: psycopg.OperationalError) -> bool:
         """A connection pooler takes no options: then without them, from now on."""
@@ -184,8 +196,9 @@ class PostgresConnections:
             return None
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        with borrow(connection) as (link, begun):
-            return drive(make(), link) if begun else run(make, link)
+        with borrow(connection) as link:
+            drive(self.home.check(link.driver), link)
+            return drive(make(), link) if link.begun else run(make, link)
 
     # Async
 
@@ -223,8 +236,9 @@ class PostgresConnections:
                 return AsyncLink(await psycopg.AsyncConnection.connect(autocommit=True, **self.settings()))
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        async with borrow_async(connection) as (link, begun):
-            return await adrive(make(), link) if begun else await arun(make, link)
+        async with borrow_async(connection) as link:
+            await adrive(self.home.check(link.driver), link)
+            return await adrive(make(), link) if link.begun else await arun(make, link)
 
     # Ending
 
@@ -233,11 +247,15 @@ class PostgresConnections:
         while (link := self._pop()) is not None:
             link.connection.close()
 
-    async def aclose(self) -> None:
-        self.close()
+    async def aclose_loop(self) -> None:
+        """What belongs to the running event loop, which is about to end."""
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         for link in pool.idle if pool else ():
             await link.connection.close()
+
+    async def aclose(self) -> None:
+        self.close()
+        await self.aclose_loop()
 
     def _after_fork(self) -> None:
         """The parent's sockets are the parent's: forgotten here, never closed, since closing would end them there."""

@@ -21,6 +21,7 @@ from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
 from ..sql.store import SqlStore
 from ..store import Change, Enqueued, Lease
 from ..wakeup import Hint
+from .arrays import Texts, Uuids
 from .connections import PostgresConnections
 from .wakeup import PostgresWakeup
 
@@ -36,16 +37,17 @@ COPIED = {
 
 # What a settlement is given. Most batches only complete: three arrays are quicker to send than six. The planner is not
 # to know how long they are: for a long one it would rather read the whole table than go through its primary key.
-COMPLETED_ONLY = """SELECT *, 'completed' AS new_state, NULL AS new_error, NULL AS story
+COMPLETED_ONLY = """SELECT *, 'completed' AS new_state, NULL AS new_error, NULL AS story, NULL AS said
     FROM unnest((SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[])) AS g (id, token, output)"""
 ANY_END = """SELECT * FROM unnest(
         (SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[]), (SELECT :states::text[]),
-        (SELECT :errors::text[]), (SELECT :stories::text[])) AS g (id, token, output, new_state, new_error, story)"""
+        (SELECT :errors::text[]), (SELECT :stories::text[]), (SELECT :said::text[]))
+        AS g (id, token, output, new_state, new_error, story, said)"""
 
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
     "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts trace"
+    "order_key schedule labels error attempts progress trace"
 ).split()
 
 
@@ -60,11 +62,11 @@ class PostgresStore(SqlStore):
         super().__init__(clock)
         self.schema, self.prefix = check_name("schema", schema), check_name("prefix", prefix)
         self.channel = channel_name(schema, prefix)
-        self.connections = PostgresConnections(url, pool_size)
+        self.connections = PostgresConnections(url, pool_size, self.placeholders()["jobs"])
         self.wakeup = PostgresWakeup(self.connections.connect_plainly, self.channel)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "state")
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "state")
         names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         ring = RING_DAYS * 86_400
@@ -87,6 +89,7 @@ class PostgresStore(SqlStore):
             # As text: an enum has no loader, and a payload stays what it is until its task decodes it.
             "read_state": "j.state::text",
             "read_input": "j.input::text",
+            "read_chain_id": "nullif(j.chain_id, j.id)",
         }
 
     def array(self, values: Sequence[Any]) -> list[Any]:
@@ -100,6 +103,7 @@ class PostgresStore(SqlStore):
                 ids=[lease.id for lease in rows if isinstance(lease, Lease)],
                 tokens=[lease.token for lease in rows if isinstance(lease, Lease)],
                 seconds=[lease.seconds for lease in rows if isinstance(lease, Lease)],
+                progress=[lease.progress for lease in rows if isinstance(lease, Lease)],
             )
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
 
@@ -132,16 +136,17 @@ class PostgresStore(SqlStore):
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         parameters: dict[str, Any] = {
-            "ids": [one.id for one in settlements],
-            "tokens": [one.token for one in settlements],
-            "outputs": [one.output for one in settlements],
+            "ids": Uuids([one.id for one in settlements]),
+            "tokens": Uuids([one.token for one in settlements]),
+            "outputs": Texts([one.output for one in settlements]),
         }
         given = COMPLETED_ONLY
-        if any(one.state != COMPLETED for one in settlements):
+        if any(one.state != COMPLETED or one.progress is not None for one in settlements):
             given = ANY_END
-            parameters["states"] = [one.state for one in settlements]
-            parameters["errors"] = [one.error for one in settlements]
-            parameters["stories"] = [one.attempts for one in settlements]
+            parameters["states"] = Texts([one.state for one in settlements])
+            parameters["errors"] = Texts([one.error for one in settlements])
+            parameters["said"] = Texts([one.progress for one in settlements])
+            parameters["stories"] = Texts([one.attempts for one in settlements])
         rows = yield Statement(self.sql.variant("finish", "given", given), parameters, alone=alone)
         return {row[0] for row in rows}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -59,9 +59,16 @@ class Enqueueing:
         return [answers[position] for position in range(len(jobs))]
 
     def added(self, job: NewJob, row: Sequence[Any]) -> Job:
-        when = self.rows.to_datetime
-        expires_at: datetime | None = None if row[3] is None else when(row[3])
+        when = self.rows.to_moment
+        expires_at = None if row[3] is None else when(row[3])
         return new_job(job, when(row[1]), when(row[2]), expires_at)
+
+
+class Holder(NamedTuple):
+    """The job that has a key; `until` is None where the key outlives it."""
+
+    id: UUID
+    until: str | None
 
 
 class _Adding:
@@ -117,9 +124,9 @@ class _Adding:
             yield store.many("free_keys", keyed)
             taken = yield store.many("add_keys", keyed)
             mine = {store.rows.to_uuid(row[0]) for row in taken}
-            stuck = {position for position in held if self.jobs[position].id not in mine}
         else:
-            stuck = set()
+            mine = set()
+        stuck = {position for position in held if self.jobs[position].id not in mine}
         free = [position for position in positions if position not in stuck]
         by_id = {self.jobs[position].id: position for position in free}
         rows = yield store.many("add_jobs", [self.jobs[position] for position in free], alone=alone)
@@ -129,6 +136,9 @@ class _Adding:
             position = by_id[id]
             self.answers[position] = Enqueued(store.added(self.jobs[position], added[id]), True)
             self.created.append(id)
+        in_vain = mine.difference(self.created)
+        if in_vain:  # these ids are there already; what keys they hold was settled when they came
+            yield store.statement("delete_keys", ids=store.array(sorted(in_vain)))
         return [position for position in positions if position not in self.answers]
 
     def _drop_doubles(self, added: dict[UUID, Any]) -> Operation[set[UUID]]:
@@ -141,41 +151,47 @@ class _Adding:
 
     def _look(self, positions: list[int]) -> Operation[list[int]]:
         """Answer those whose id or key is there already; the others may try again."""
-        store = self.store
-        holders: dict[tuple[str, str, bool], UUID] = {}
-        keyed = [self.jobs[position] for position in positions if self.jobs[position].unique_key]
-        if keyed:
-            rows = yield store.many("key_holders", keyed)
-            holders = {(row[0], row[1], bool(row[3])): store.rows.to_uuid(row[2]) for row in rows}
-        wanted: dict[int, UUID] = {}
-        for position in positions:
+        jobs = [self.jobs[position] for position in positions]
+        holders = yield from self._holders([job for job in jobs if job.unique_key])
+        ids = {job.id for job in jobs} | {holder.id for holder in holders.values()}
+        found = {job.id: job for job in (yield from self.store.get(sorted(ids)))}
+        left = set()
+        # Those that may undo it all go first.
+        for position in sorted(positions, key=lambda position: self.jobs[position].on_conflict != "raise"):
             job = self.jobs[position]
-            live = job.unique_until in ("claimed", "finished")
-            wanted[position] = holders.get((job.tenant, job.unique_key or "", live), job.id)
-        found = {job.id: job for job in (yield from store.get(sorted(set(wanted.values()))))}
-        left = []
-        for position, id in wanted.items():
-            there = found.get(id)
-            if there is None and id == self.jobs[position].id:
-                left.append(position)  # whoever was in the way is gone
-            elif (yield from self._settle_conflict(position, id, there)):
-                left.append(position)
-        return left
+            holder = holders.get(_key(job))
+            if job.id in found:
+                self.answers[position] = Enqueued(found[job.id], False)
+            elif holder is None or not (yield from self._yield_to(holder, position, found.get(holder.id))):
+                left.add(position)  # whoever was in the way is gone
+        return [position for position in positions if position in left]
 
-    def _settle_conflict(self, position: int, id: UUID, there: Job | None) -> Operation[bool]:
-        """What the job asks for where another is in its place. True: it has gone meanwhile, try again."""
+    def _holders(self, jobs: Sequence[NewJob]) -> Operation[dict[tuple[str, str, str], Holder]]:
+        if not jobs:
+            return {}
+        rows = yield self.store.many("key_holders", jobs)
+        return {
+            (tenant, key, "live" if until else "kept"): Holder(self.store.rows.to_uuid(id), until)
+            for tenant, key, id, until in rows
+        }
+
+    def _yield_to(self, holder: Holder, position: int, there: Job | None) -> Operation[bool]:
+        """What the job asks for where another has its key. False: that one has gone meanwhile, try again."""
         job = self.jobs[position]
-        if id != job.id and job.on_conflict == "raise":
+        if holder.id != job.id and job.on_conflict == "raise":
             yield self.store.statement("undo_enqueue", ids=self.store.array(sorted(self.created)))
             raise _conflict(job)
-        if id != job.id and job.on_conflict == "replace":
+        if job.on_conflict == "replace":
             rows = yield Statement(self.store.sql["replace_job"], _replacement(job))
-            if not rows:
-                return True
-            there = (yield from self.store.get([id]))[0]
+            if rows:
+                there = (yield from self.store.get([holder.id]))[0]
+            elif holder.until == "claimed" or there is None or there.finished:
+                return False
+        if there is None and holder.until is not None:
+            return False
         # A key can outlive the job that it is for.
-        self.answers[position] = Enqueued(there or _gone(job, id), False)
-        return False
+        self.answers[position] = Enqueued(there or _gone(job, holder.id), False)
+        return True
 
     def _follow(self) -> Operation[None]:
         for position, leader in self.leader.items():
@@ -185,7 +201,8 @@ class _Adding:
             job = self.jobs[position]
             if job.on_conflict == "replace" and job.id != self.jobs[leader].id:
                 yield Statement(self.store.sql["replace_job"], _replacement(job))
-                answer = Enqueued((yield from self.store.get([answer.job.id]))[0], answer.created)
+                found = yield from self.store.get([answer.job.id])
+                answer = Enqueued(found[0] if found else answer.job, answer.created)
                 self.answers[leader] = answer
             self.answers[position] = Enqueued(answer.job, False)
 
@@ -213,9 +230,8 @@ def _gone(job: NewJob, id: UUID) -> Job:
         queue=job.queue,
         tenant=job.tenant,
         state="completed",
-        run_at=now,
-        created_at=now,
+        run_at_raw=now,
+        created_at_raw=now,
         input_json="{}",
         unique_key=job.unique_key,
-        chain_id=id,
     )

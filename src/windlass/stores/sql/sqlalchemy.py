@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from ...errors import InvalidInput
-from ...operation import AsyncConnection, Connection, Copy, Rows, Statement, Step
+from ...operation import Begin, Commit, Copy, Rollback, Rows, Statement, Step
 from .values import adapt
 
 _NUMBERED = {"asyncpg"}
@@ -40,29 +40,35 @@ def is_async(connection: Any) -> bool:
     return isinstance(connection, kinds)
 
 
-def link(connection: Any) -> Connection:
+def link(connection: Any, dialect: str) -> SqlalchemyLink:
     if _is(connection, _kinds("sqlalchemy.orm", "Session", "scoped_session")):
         connection = connection.connection()
-    _check(connection)
+    _check(connection, dialect)
     return SqlalchemyLink(connection)
 
 
-async def alink(connection: Any) -> AsyncConnection:
+async def alink(connection: Any, dialect: str) -> AsyncSqlalchemyLink:
     if _is(connection, _kinds("sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session")):
         connection = await connection.connection()
-    _check(connection)
+    _check(connection, dialect)
     return AsyncSqlalchemyLink(connection)
 
 
-def _check(connection: Any) -> None:
+def _check(connection: Any, dialect: str) -> None:
+    if connection.dialect.name != dialect:
+        raise InvalidInput(f"this is a connection to {connection.dialect.name}; the queue lives in {dialect}")
     if connection.dialect.driver not in _NUMBERED | _NAMED | _PYFORMAT:
         known = ", ".join(sorted(_NUMBERED | _NAMED | _PYFORMAT))
         raise InvalidInput(
             f"SQLAlchemy's driver {connection.dialect.driver!r} is not supported here; these are: {known}"
         )
-    options = getattr(connection, "sync_connection", connection).get_execution_options()
-    if options.get("isolation_level") == "AUTOCOMMIT":
-        raise InvalidInput("this SQLAlchemy connection is in autocommit mode: there is no transaction to join")
+
+
+def _begun(connection: Any) -> bool:
+    """SQLAlchemy begins by itself, unless autocommit was chosen for the connection or for its engine."""
+    chosen = connection.get_execution_options().get("isolation_level")
+    chosen = chosen or getattr(connection.dialect, "_on_connect_isolation_level", None)
+    return bool(chosen != "AUTOCOMMIT")
 
 
 def _rendered(driver: str, statement: Statement) -> list[tuple[str, Any]]:
@@ -84,30 +90,47 @@ def _plain(value: Any) -> Any:
 
 
 class SqlalchemyLink:
+    """`begun`: the caller has a transaction; `ours`: one of ours is open; `driver`: the connection underneath."""
+
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
+        self.connection, self.begun, self.ours = connection, _begun(connection), False
+        self.driver = connection.connection.driver_connection
 
     def execute(self, step: Step) -> Rows:
-        step = step.fallback() if isinstance(step, Copy) else step
-        if not isinstance(step, Statement):
-            return ()
         rows: list[Any] = []
-        for text, parameters in _rendered(self.connection.dialect.driver, step):
+        for text, parameters in _texts(self.connection, step):
             result = self.connection.exec_driver_sql(text, parameters or None)
             rows += [tuple(row) for row in result] if result.returns_rows else []
+        self.ours = _is_ours(step, self.ours)
         return rows
 
 
 class AsyncSqlalchemyLink:
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
+        self.connection, self.begun, self.ours = connection, _begun(connection.sync_connection), False
+        self.driver = connection.sync_connection.connection.driver_connection
 
     async def execute(self, step: Step) -> Rows:
-        step = step.fallback() if isinstance(step, Copy) else step
-        if not isinstance(step, Statement):
-            return ()
         rows: list[Any] = []
-        for text, parameters in _rendered(self.connection.dialect.driver, step):
+        for text, parameters in _texts(self.connection, step):
             result = await self.connection.exec_driver_sql(text, parameters or None)
             rows += [tuple(row) for row in result] if result.returns_rows else []
+        self.ours = _is_ours(step, self.ours)
         return rows
+
+
+def _texts(connection: Any, step: Step) -> list[tuple[str, Any]]:
+    match step:
+        case Statement():
+            return _rendered(connection.dialect.driver, step)
+        case Copy(fallback=fallback):
+            return _rendered(connection.dialect.driver, fallback())
+        case Begin():
+            return [("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN", None)]
+        case Commit() | Rollback():
+            return [(type(step).__name__.upper(), None)]
+    return []
+
+
+def _is_ours(step: Step, before: bool) -> bool:
+    return isinstance(step, Begin) or (before and not isinstance(step, (Commit, Rollback)))

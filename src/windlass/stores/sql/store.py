@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -17,11 +17,12 @@ from ...clock import Clock
 from ...errors import SchemaMismatch
 from ...job import Job
 from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, State, allows
-from ...operation import Operation, Statement
+from ...operation import Operation, Row, Rows, Statement
 from ...outcome import Settlement, decide_rescue, was_accepted
 from ..store import Change, ClaimRequest, Counts, Lease, Reason, Refusal, Renewal, Tally
 from ..wakeup import Hint
 from .enqueueing import Enqueueing
+from .presence import Presence
 from .query import Library, Query, migrations
 from .reading import Reading
 from .rows import COMMON, FINISHED_ONLY, LIVE_ONLY, RowReader
@@ -32,7 +33,7 @@ START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "a
 STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
 
 
-class SqlStore(Reading, Enqueueing):
+class SqlStore(Reading, Enqueueing, Presence):
     """The operations of `windlass.stores.store.Store` in SQL."""
 
     package: ClassVar[str]
@@ -87,7 +88,9 @@ class SqlStore(Reading, Enqueueing):
         exists = yield self.statement("schema_exists", alone=True)
         if not exists[0][0]:
             return False
-        versions = yield self.statement("schema_version", alone=True)
+        return self._is_current((yield self.statement("schema_version", alone=True)))
+
+    def _is_current(self, versions: Rows) -> bool:
         known = max(migrations(self.package))[0]
         if versions and versions[-1][1] > known:
             raise SchemaMismatch(
@@ -99,6 +102,7 @@ class SqlStore(Reading, Enqueueing):
     def migrate(self) -> Operation[list[str]]:
         yield self.statement("schema_lock")
         versions = yield self.statement("schema_version")
+        self._is_current(versions)
         applied = {row[0] for row in versions}
         names = []
         for version, name, text in migrations(self.package):
@@ -142,13 +146,24 @@ class SqlStore(Reading, Enqueueing):
             parameters |= {"after_rank": after.rank, "after_run_at": after.run_at, "after_id": after.id}
         if request.types is not None:
             parameters["types"] = self.array(request.types)
-        rows = yield Statement(self._claim_query(request.types is not None), parameters, alone=True)
+        rows = yield self._typed("claim", parameters)
+        if not rows and request.prefetch:
+            found = yield self._typed("look_past", parameters)
+            if found:
+                rows = yield self._typed("claim", parameters | self._just_before(found[0]))
         jobs = [self.rows.job(row) for row in rows]
-        jobs.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        jobs.sort(key=lambda job: (-job.priority, job.run_at_raw, job.id.int))
         return jobs
 
-    def _claim_query(self, typed: bool) -> Query:
-        return self.sql.variant("claim", "of_types", "{typed}" if typed else "")
+    def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
+        query = self.sql.variant(name, "of_types", "{typed}" if "types" in parameters else "")
+        return Statement(query, parameters, alone=True)
+
+    def _just_before(self, row: Row) -> dict[str, Any]:
+        """The position from which a claim meets this job first."""
+        rank, run_at, id = row
+        moment, before = self.rows.to_datetime(run_at), UUID(int=self.rows.to_uuid(id).int - 1)
+        return {"after_rank": rank, "after_run_at": moment, "after_id": before}
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         rows = yield self.statement("adopt", alone=True, token=token)
@@ -227,17 +242,15 @@ class SqlStore(Reading, Enqueueing):
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
-        settlements = [
-            decide_rescue(
-                self.rows.job(row), self.rows.token(row), random=random.random, stagger_seconds=STAGGER_SECONDS
-            )
-            for row in rows
-        ]
-        if settlements:
-            refusals = yield from self.settle(settlements)
-            refused = {refusal.id for refusal in refusals}
-            settlements = [settlement for settlement in settlements if settlement.id not in refused]
-        return settlements
+        if not rows:
+            return []
+        jobs = [self.rows.job(row) for row in rows]
+        # With a token of the rescuer's own the worker that was given up finds nothing that it could have written.
+        token = uuid4()
+        yield self.statement("take_over", ids=self.array([job.id for job in jobs]), token=token)
+        settlements = [decide_rescue(job, token, random=random.random, stagger_seconds=STAGGER_SECONDS) for job in jobs]
+        refused = {refusal.id for refusal in (yield from self.settle(settlements))}
+        return [settlement for settlement in settlements if settlement.id not in refused]
 
     # What people do to jobs
 
@@ -327,11 +340,15 @@ class Place(msgspec.Struct, frozen=True):
 
 def _rounds(items: Sequence[S]) -> list[list[S]]:
     """In id order, and in rounds in which no job comes twice: a worker may speak for two attempts of one job."""
-    first: dict[int, S] = {}
-    for item in sorted(items, key=lambda item: item.id.int):
-        first.setdefault(item.id.int, item)
-    later = [item for item in items if first[item.id.int] is not item] if len(first) < len(items) else []
-    return [list(first.values()), *_rounds(later)] if first else []
+    rounds: list[list[S]] = []
+    left = sorted(items, key=lambda item: item.id.int)
+    while left:
+        first: dict[int, S] = {}
+        for item in left:
+            first.setdefault(item.id.int, item)
+        rounds.append(list(first.values()))
+        left = [item for item in left if first[item.id.int] is not item] if len(first) < len(left) else []
+    return rounds
 
 
 def _reason(place: Place | None) -> Reason:

@@ -10,59 +10,27 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
-from ...operation import Begin, Commit, Copy, Operation, Rollback, Rows, Sleep, Statement, Step, adrive, drive, run
-from ..sql import sqlalchemy
-from ..sql.values import adapt
+from ...operation import Operation, Rows, Statement, Step, adrive, arun, drive, run
+from ..sql.query import Query
+from .borrowed import borrow, borrow_async
+from .link import SqliteLink
 
 T = TypeVar("T")
 log = logging.getLogger("windlass.sqlite")
 
 BUSY_SECONDS = 10.0
-# Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
-CONTROL = {Begin: "BEGIN IMMEDIATE", Commit: "COMMIT", Rollback: "ROLLBACK"}
+DATABASES = Query("databases", "PRAGMA database_list")
 
 
 def wal_is_safe(version: tuple[int, int, int]) -> bool:
     """Before these, two connections that write and checkpoint at once could corrupt a database in WAL mode."""
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
-
-
-class SqliteLink:
-    """Steps on a sqlite3 connection: ours in autocommit mode, or the caller's."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.cursor = connection.cursor()
-        self.cursor.row_factory = None
-
-    def execute(self, step: Step) -> Rows:
-        match step:
-            case Statement():
-                return self._statement(step)
-            case Copy(fallback=fallback):
-                return self.execute(fallback())
-            case Sleep(seconds=seconds):
-                time.sleep(seconds)
-            case Rollback() if not self.connection.in_transaction:
-                pass  # a full disk has rolled back by itself
-            case _:
-                self.cursor.execute(CONTROL[type(step)])
-        return ()
-
-    def _statement(self, step: Statement) -> Rows:
-        rows: list[Any] = []
-        for parameters in [step.parameters] if step.each is None else step.each:
-            values = {name: adapt(value) for name, value in parameters.items()}
-            for text in step.query.named:
-                rows += self.cursor.execute(text, values).fetchall()
-        return rows
 
 
 class OwnLink(SqliteLink):
@@ -86,7 +54,8 @@ def mapped(path: str) -> Iterator[None]:
         if "locked" in text or "busy" in text:
             raise StoreUnavailable(
                 f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, "
-                "pass its connection (connection=…), so that the job becomes part of it"
+                "pass its connection (connection=…), so that the job becomes part of it; and run app.migrate() before "
+                "it, since the schema is not made in it"
             ) from error
         if "no such table" in text or "no such column" in text:
             raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
@@ -157,21 +126,29 @@ class SqliteConnections:
     # The caller's own
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        if sqlalchemy.is_sync(connection):
-            return drive(make(), sqlalchemy.link(connection))
-        if not isinstance(connection, sqlite3.Connection):
-            raise _refusal(connection, is_async=False)
-        with _borrowed():
-            link = SqliteLink(connection)
-            return drive(make(), link) if _begun(connection) else run(make, link)
+        with borrow(connection) as link:
+            drive(self._check_file(), link)
+            return drive(make(), link) if link.begun else run(make, link)
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        if sqlalchemy.is_async(connection):
-            return await adrive(make(), await sqlalchemy.alink(connection))
         if isinstance(connection, sqlite3.Connection):
             # It blocks as any other call on it does: that is the caller's choice of connection.
             return self.run_on(connection, make)
-        raise _refusal(connection, is_async=True)
+        async with borrow_async(connection) as link:
+            await adrive(self._check_file(), link)
+            return await adrive(make(), link) if link.begun else await arun(make, link)
+
+    def _check_file(self) -> Operation[None]:
+        """A connection to another file would take the job to where nobody looks for it."""
+        if self.path == ":memory:":
+            raise InvalidInput("a queue in memory (sqlite://) can be reached by no connection but its own: name a file")
+        rows = yield Statement(DATABASES)
+        ours = os.stat(self.path)
+        files = [row[2] for row in rows if row[2] and os.path.exists(row[2])]
+        if not any(os.path.samestat(ours, os.stat(file)) for file in files):
+            raise InvalidInput(
+                f"this connection is open on {', '.join(files) or 'a database in memory'}; the queue is in {self.path}"
+            )
 
     def close(self) -> None:
         with self._lock:
@@ -185,40 +162,11 @@ class SqliteConnections:
             self._link.connection.close()
             self._link = None
 
+    async def aclose_loop(self) -> None:
+        """Nothing here belongs to an event loop."""
+
     async def aclose(self) -> None:
         self.close()
-
-
-def _begun(connection: sqlite3.Connection) -> bool:
-    """sqlite3 begins by itself before it writes, unless the caller has chosen autocommit."""
-    if connection.in_transaction:
-        return True
-    autocommit = getattr(connection, "autocommit", -1)  # from Python 3.12 on; -1 means the old rules
-    return autocommit is False or (autocommit != 1 and connection.isolation_level is not None)
-
-
-@contextmanager
-def _borrowed() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            error.add_note(
-                "A transaction that has read before it writes is refused at once when someone else is writing: "
-                "begin it with BEGIN IMMEDIATE."
-            )
-        if "no such table" in str(error):
-            error.add_note("Is this connection open on the file that the queue lives in, and was app.migrate() run?")
-        raise
-
-
-def _refusal(connection: Any, *, is_async: bool) -> InvalidInput:
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    if sqlalchemy.is_async(connection) and not is_async:
-        return InvalidInput(f"{kind} is an async connection: use the a- twin (aenqueue)")
-    if sqlalchemy.is_sync(connection) and is_async:
-        return InvalidInput(f"{kind} is a sync connection: use the method without the a- in front (enqueue)")
-    return InvalidInput(f"{kind} is no connection that a job can be enqueued on in SQLite")
 
 
 _kept_from_collection: list[Any] = []

@@ -28,7 +28,7 @@ NOW = "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt rank chain_index chain_id queue type tenant input output "
     "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts trace"
+    "order_key schedule labels error attempts progress trace"
 ).split()
 
 
@@ -45,7 +45,7 @@ class SqliteStore(SqlStore):
         self.connections = SqliteConnections(path, journal_mode)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations")
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers")
         names = {name: f"{self.prefix}{name}" for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         return names | {
@@ -53,6 +53,7 @@ class SqliteStore(SqlStore):
             "state": "text",
             "uuid": "text",
             "moment": "integer",
+            "read_chain_id": "nullif(chain_id, id)",
             "alias": "",  # RETURNING knows no alias
             "now": f"({NOW} + {offset})" if offset else NOW,
             "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
@@ -76,7 +77,9 @@ class SqliteStore(SqlStore):
         return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        given = [(one.id, one.token, one.state, one.output, one.error, one.attempts) for one in settlements]
+        given = [
+            (one.id, one.token, one.state, one.output, one.error, one.attempts, one.progress) for one in settlements
+        ]
         rows = yield self.statement("finish", rows=self.array(given))
         ended = {row[0] for row in rows}
         return {one.id for one in settlements if str(one.id) not in ended}

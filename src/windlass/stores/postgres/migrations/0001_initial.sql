@@ -28,6 +28,7 @@ CREATE TABLE {jobs} (
     token uuid,
     worker text,
     claimed_at timestamptz,
+    heard_at timestamptz,
     leased_until timestamptz,
     expires_at timestamptz,
     previous_token uuid,
@@ -91,6 +92,7 @@ CREATE TABLE {history} (
     labels text,
     error text,
     attempts text,
+    progress text,
     trace text,
     PRIMARY KEY (id, slot)
 ) PARTITION BY LIST (slot);
@@ -126,6 +128,14 @@ CREATE TABLE {keys} (
 CREATE INDEX {prefix}keys_job ON {keys} (job_id);
 
 CREATE INDEX {prefix}keys_end ON {keys} (ends_at) WHERE ends_at IS NOT NULL;
+
+-- Workers that are alive.
+CREATE TABLE {workers} (
+    name text PRIMARY KEY NOT NULL,
+    details text NOT NULL,
+    started_at timestamptz NOT NULL,
+    heard_at timestamptz NOT NULL
+);
 
 CREATE TABLE {queues} (name text PRIMARY KEY, paused_at timestamptz);
 

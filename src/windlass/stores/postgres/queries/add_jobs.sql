@@ -6,7 +6,7 @@ SELECT
     input::json, labels, max_attempts, lease_seconds, keep_seconds, policy,
     coalesce(expires_at, {now} + make_interval(secs => expires_seconds)), unique_key, unique_until,
     coalesce(unique_until IN ('claimed', 'finished'), false), coalesce(chain_id, id), chain_index, trace
-FROM json_to_recordset(:rows::json) AS given (
+FROM json_to_recordset(:rows::text::json) AS given (
     id uuid, queue text, type text, tenant text, rank smallint, run_at timestamptz, delay_seconds float8, input text,
     labels text, max_attempts integer, lease_seconds float8, keep_seconds integer, policy text,
     expires_at timestamptz, expires_seconds float8, unique_key text, unique_until text, chain_id uuid,

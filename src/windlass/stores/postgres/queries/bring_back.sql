@@ -4,10 +4,10 @@ WITH gone AS (
     INSERT INTO {jobs} (
         id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
         keep_seconds, policy, unique_key, unique_until, unique_held, order_key, chain_id, chain_index, schedule,
-        error, attempts, trace)
+        error, attempts, progress, trace)
     SELECT id, 'pending', queue, type, tenant, rank, {now}, created_at, input, labels, max_attempts, lease_seconds,
         keep_seconds, policy, unique_key, unique_until, coalesce(unique_until = 'finished', false), order_key,
-        chain_id, chain_index, schedule, error, attempts, trace
+        chain_id, chain_index, schedule, error, attempts, progress, trace
     FROM gone ORDER BY id
     ON CONFLICT DO NOTHING
     RETURNING id, queue

@@ -8,9 +8,10 @@ WITH claimed AS (
         token = :token::uuid,
         worker = :worker::text,
         claimed_at = {now},
+        heard_at = {now},
         leased_until = {now} + make_interval(secs => coalesce(:lease_seconds::float8, j.lease_seconds,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'lease_seconds')::float8)),
-        lease_seconds = coalesce(:lease_seconds::float8, j.lease_seconds,
+        lease_seconds = coalesce(j.lease_seconds,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'lease_seconds')::float8),
         max_attempts = coalesce(j.max_attempts,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'max_attempts')::integer),
@@ -20,8 +21,8 @@ WITH claimed AS (
         unique_held = j.unique_held AND j.unique_until <> 'claimed'
     WHERE j.ctid = ANY(ARRAY(
         SELECT measured.ctid FROM (
-            SELECT due.ctid, due.last,
-                sum(due.bytes) OVER (ORDER BY due.rank, due.run_at, due.id ROWS UNBOUNDED PRECEDING) - due.bytes AS before
+            SELECT due.ctid, due.bytes,
+                sum(due.bytes) OVER (ORDER BY due.rank, due.run_at, due.id ROWS UNBOUNDED PRECEDING) AS total
             FROM (
                 SELECT ctid, rank, run_at, id, pg_column_size(input) AS bytes,
                     attempt + 1 >= nullif(coalesce(max_attempts,
@@ -36,8 +37,9 @@ WITH claimed AS (
                 LIMIT :limit::integer
                 FOR UPDATE SKIP LOCKED
             ) AS due
+            WHERE NOT (:prefetch::boolean AND coalesce(due.last, false))
         ) AS measured
-        WHERE measured.before < :max_bytes::bigint AND NOT (:prefetch::boolean AND coalesce(measured.last, false))
+        WHERE measured.total <= :max_bytes::bigint OR measured.total = measured.bytes
     ))
     RETURNING {live_columns}, (j.attempt >= nullif(j.max_attempts, 0)) AS last
 )

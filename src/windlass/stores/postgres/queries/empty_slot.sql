@@ -2,9 +2,9 @@
 -- was not emptied in its time may hold rows of the ring's next round; those are told apart under the lock.
 DO $$ BEGIN
     SET LOCAL lock_timeout = '100ms';
-    LOCK TABLE {history}_{number} IN ACCESS EXCLUSIVE MODE;
-    IF NOT EXISTS (SELECT FROM {history}_{number} WHERE purge_at IS NULL OR purge_at > {now}) THEN
-        TRUNCATE {history}_{number};
+    LOCK TABLE "{schema}"."{prefix}history_{number}" IN ACCESS EXCLUSIVE MODE;
+    IF NOT EXISTS (SELECT FROM "{schema}"."{prefix}history_{number}" WHERE purge_at IS NULL OR purge_at > {now}) THEN
+        TRUNCATE "{schema}"."{prefix}history_{number}";
         DELETE FROM {tallies} WHERE slot = {number};
     END IF;
     EXCEPTION WHEN lock_not_available THEN NULL;

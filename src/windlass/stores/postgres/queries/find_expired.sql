@@ -2,7 +2,7 @@
 SELECT {live_columns} FROM {jobs} AS j
 WHERE state = 'running' AND CASE
     WHEN :stale_before::timestamptz IS NULL THEN leased_until < {now}
-    ELSE leased_until - make_interval(secs => coalesce(lease_seconds, 0)) < :stale_before::timestamptz END
+    ELSE heard_at < :stale_before::timestamptz END
 ORDER BY id
 LIMIT :limit::integer
 FOR UPDATE SKIP LOCKED

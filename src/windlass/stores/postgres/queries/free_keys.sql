@@ -1,3 +1,3 @@
 DELETE FROM {keys} AS k
-USING json_to_recordset(:rows::json) AS given (tenant text, unique_key text)
+USING json_to_recordset(:rows::text::json) AS given (tenant text, unique_key text)
 WHERE k.tenant = given.tenant AND k.key = given.unique_key AND k.ends_at <= {now}

@@ -1,5 +1,5 @@
 UPDATE {jobs} SET
-    input = :input::json,
+    input = :input::text::json,
     run_at = coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
     rank = :rank::smallint,
     labels = :labels::text,

@@ -19,6 +19,7 @@ CREATE TABLE {jobs} (
     token text,
     worker text,
     claimed_at integer,
+    heard_at integer,
     leased_until integer,
     cancel_requested integer NOT NULL DEFAULT 0,
     linked integer NOT NULL DEFAULT 0,
@@ -81,6 +82,7 @@ CREATE TABLE {history} (
     labels text,
     error text,
     attempts text,
+    progress text,
     trace text
 );
 
@@ -105,6 +107,14 @@ CREATE TABLE {keys} (
 CREATE INDEX {prefix}keys_job ON {keys} (job_id);
 
 CREATE INDEX {prefix}keys_end ON {keys} (ends_at) WHERE ends_at IS NOT NULL;
+
+-- Workers that are alive.
+CREATE TABLE {workers} (
+    name text PRIMARY KEY NOT NULL,
+    details text NOT NULL,
+    started_at integer NOT NULL,
+    heard_at integer NOT NULL
+);
 
 CREATE TABLE {queues} (name text PRIMARY KEY NOT NULL, paused_at integer) WITHOUT ROWID;
 

@@ -1,10 +1,10 @@
 INSERT INTO {jobs} (
     id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
     keep_seconds, policy, unique_key, unique_until, unique_held, order_key, chain_id, chain_index, schedule, error,
-    attempts, trace)
+    attempts, progress, trace)
 SELECT id, 'pending', queue, type, tenant, rank, {now}, created_at, input, labels, max_attempts, lease_seconds,
     keep_seconds, policy, unique_key, unique_until, coalesce(unique_until = 'finished', 0), order_key, chain_id,
-    chain_index, schedule, error, attempts, trace
+    chain_index, schedule, error, attempts, progress, trace
 FROM {history} WHERE id = :id AND state IN ('failed', 'cancelled')
 ON CONFLICT DO NOTHING;
 

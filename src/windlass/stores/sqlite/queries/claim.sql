@@ -4,18 +4,18 @@ UPDATE {jobs} AS j SET
     token = :token,
     worker = :worker,
     claimed_at = {now},
+    heard_at = {now},
     leased_until = {now} + CAST(1000000 * coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')) AS integer),
-    lease_seconds = coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')),
+    lease_seconds = coalesce(lease_seconds, {policy} '$.lease_seconds')),
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
     keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
     policy = coalesce(policy, {policy} '$.details')),
     unique_held = unique_held AND unique_until <> 'claimed'
 WHERE rowid IN (
     SELECT place FROM (
-        SELECT place, last,
-            sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) - bytes AS before
+        SELECT place, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
         FROM (
-            SELECT rowid AS place, rank, run_at, id, length(input) AS bytes,
+            SELECT rowid AS place, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
                 attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0) AS last
             FROM {jobs} AS j
             WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
@@ -26,7 +26,8 @@ WHERE rowid IN (
             ORDER BY rank, run_at, id
             LIMIT :limit
         )
+        WHERE NOT (:prefetch AND coalesce(last, 0))
     )
-    WHERE before < :max_bytes AND NOT (:prefetch AND coalesce(last, 0))
+    WHERE total <= :max_bytes OR total = bytes
 )
 RETURNING {live_columns}

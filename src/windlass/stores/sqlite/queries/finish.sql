@@ -4,7 +4,7 @@ INSERT INTO {history} ({history_columns})
 SELECT j.id, run_at, created_at, {now}, {now} + nullif({keep}, -1) * 1000000, {given}'$[2]'), attempt, rank,
     chain_index, chain_id, queue, j.type, tenant, input, {given}'$[3]'), max_attempts, lease_seconds, {keep}, policy,
     token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule, labels, {given}'$[4]'),
-    coalesce({given}'$[5]'), attempts), trace
+    coalesce({given}'$[5]'), attempts), coalesce({given}'$[6]'), progress), trace
 FROM json_each(:rows) AS g CROSS JOIN {jobs} AS j
 WHERE j.id = {given}'$[0]') AND token IS {given}'$[1]') AND NOT linked AND {keep} <> 0;
 

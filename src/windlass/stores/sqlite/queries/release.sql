@@ -7,6 +7,7 @@ UPDATE {jobs} SET
     run_at = coalesce(:run_at, {now} + CAST(:delay_seconds * 1000000 AS integer), run_at),
     attempt = attempt - :refund,
     error = coalesce(:error, error),
-    attempts = coalesce(:attempts, attempts)
+    attempts = coalesce(:attempts, attempts),
+    progress = coalesce(:progress, progress)
 WHERE id = :id AND token = :token AND NOT cancel_requested
 RETURNING id, queue

@@ -1,0 +1,86 @@
+// What the Node programs share. The twin of common.py: the same commands, the same definition of each figure.
+
+const WARM_UP = 20; // jobs that go first and are not measured
+const PAUSE_MS = 5;
+
+export const url = process.env.DATABASE_URL;
+
+const payload = (n) => ({ userId: "u-123", text: "hello world", n });
+const say = (figures) => process.stdout.write(JSON.stringify(figures) + "\n");
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// Date.now() knows milliseconds only. Nanoseconds since 1970 do not fit into a double; what is lost is below 1 µs.
+const nowNs = () => Math.round((performance.timeOrigin + performance.now()) * 1e6);
+
+const commands = {
+  async prepare(peer) {
+    await peer.prepare();
+  },
+
+  async "enqueue-bulk"(peer, count) {
+    await peer.open();
+    const payloads = Array.from({ length: count }, (_, n) => payload(n));
+    const began = performance.now();
+    await peer.addMany(payloads);
+    say({ seconds: (performance.now() - began) / 1000 });
+  },
+
+  async "enqueue-single"(peer, count) {
+    await peer.open();
+    for (let i = 0; i < WARM_UP; i++) await peer.addOne(payload(-1));
+    const began = performance.now();
+    for (let n = 0; n < count; n++) await peer.addOne(payload(n));
+    say({ seconds: (performance.now() - began) / 1000 });
+  },
+
+  async drain(peer, count) {
+    let done = 0;
+    let firstNs = 0;
+    await peer.work(() => {
+      if (!done) firstNs = nowNs();
+      done += 1;
+      if (done === count) say({ first_ns: firstNs, last_ns: nowNs() });
+    });
+    await new Promise(() => {});
+  },
+
+  async "latency-work"(peer, count) {
+    const started = new Map();
+    await peer.work((n) => {
+      const now = nowNs();
+      if (n < 0 || started.has(n)) return;
+      started.set(n, now);
+      if (started.size === count) {
+        say({ started_ns: Array.from({ length: count }, (_, n) => started.get(n)) });
+      }
+    });
+    await new Promise(() => {});
+  },
+
+  async "latency-send"(peer, count) {
+    await peer.open();
+    const sent = [];
+    for (let n = -WARM_UP; n < count; n++) {
+      await pause(PAUSE_MS);
+      const now = nowNs();
+      await peer.addOne(payload(n));
+      if (n >= 0) sent.push(now);
+    }
+    say({ sent_ns: sent });
+  },
+};
+
+export function* pieces(items, size) {
+  for (let start = 0; start < items.length; start += size) yield items.slice(start, start + size);
+}
+
+export async function main(peer) {
+  const [command, count] = process.argv.slice(2);
+  try {
+    await commands[command](peer, Number(count ?? 0));
+  } catch (error) {
+    console.error(error);
+    process.exit(1);
+  }
+  process.exit(0); // pools would keep the process alive
+}

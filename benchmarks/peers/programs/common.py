@@ -1,0 +1,138 @@
+"""What the Python programs share: one set of commands, one definition of each figure.
+
+    python with_….py prepare | enqueue-bulk N | enqueue-single N | drain N | latency-work N | latency-send N
+
+The database's address is in DATABASE_URL. Each command but `prepare` prints one line of JSON; a worker prints it when
+the last job has been handed to its handler, and then goes on until it is killed. Runs in the environment of the peer,
+so it needs nothing but the standard library; common.mjs is its twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+Payload = dict[str, Any]
+Handle = Callable[[int], None]
+
+WARM_UP = 20  # jobs that go first and are not measured
+PAUSE_SECONDS = 0.005
+
+
+def payload(number: int) -> Payload:
+    return {"userId": "u-123", "text": "hello world", "n": number}
+
+
+class Peer(ABC):
+    """One system. Its handler calls `handle(n)` with the payload's n, and does nothing else."""
+
+    def __init__(self) -> None:
+        self.url = os.environ["DATABASE_URL"]
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Make the schema."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, to enqueue."""
+
+    @abstractmethod
+    async def add_many(self, payloads: list[Payload]) -> None:
+        """By the system's own bulk call, in pieces of the size that suits it."""
+
+    @abstractmethod
+    async def add_one(self, one: Payload) -> None: ...
+
+    @abstractmethod
+    async def work(self, handle: Handle) -> None:
+        """Connect and work, until killed."""
+
+
+async def enqueue_bulk(peer: Peer, count: int) -> None:
+    await peer.open()
+    payloads = [payload(number) for number in range(count)]
+    began = time.perf_counter()
+    await peer.add_many(payloads)
+    say(seconds=time.perf_counter() - began)
+
+
+async def enqueue_single(peer: Peer, count: int) -> None:
+    await peer.open()
+    for _ in range(WARM_UP):
+        await peer.add_one(payload(-1))
+    began = time.perf_counter()
+    for number in range(count):
+        await peer.add_one(payload(number))
+    say(seconds=time.perf_counter() - began)
+
+
+async def drain(peer: Peer, count: int) -> None:
+    done = first_ns = 0
+
+    def handle(_: int) -> None:
+        nonlocal done, first_ns
+        if not done:
+            first_ns = time.time_ns()
+        done += 1
+        if done == count:
+            say(first_ns=first_ns, last_ns=time.time_ns())
+
+    await peer.work(handle)
+
+
+async def latency_work(peer: Peer, count: int) -> None:
+    started: dict[int, int] = {}
+
+    def handle(number: int) -> None:
+        now = time.time_ns()
+        if number < 0:
+            return
+        started.setdefault(number, now)
+        if len(started) == count:
+            say(started_ns=[started[number] for number in range(count)])
+
+    await peer.work(handle)
+
+
+async def latency_send(peer: Peer, count: int) -> None:
+    await peer.open()
+    sent: list[int] = []
+    for number in range(-WARM_UP, count):
+        await asyncio.sleep(PAUSE_SECONDS)
+        now = time.time_ns()
+        await peer.add_one(payload(number))
+        if number >= 0:
+            sent.append(now)
+    say(sent_ns=sent)
+
+
+def say(**figures: object) -> None:
+    print(json.dumps(figures), flush=True)
+
+
+COMMANDS = {
+    "enqueue-bulk": enqueue_bulk,
+    "enqueue-single": enqueue_single,
+    "drain": drain,
+    "latency-work": latency_work,
+    "latency-send": latency_send,
+}
+
+
+def main(peer: Peer) -> None:
+    command, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    work = peer.prepare() if command == "prepare" else COMMANDS[command](peer, count)
+    try:
+        import uvloop  # for every asyncio peer alike, whether or not its docs mention it
+    except ImportError:
+        asyncio.run(work)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)

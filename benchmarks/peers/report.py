@@ -1,0 +1,163 @@
+"""Medians, wishes and the Markdown table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .systems import System, version_of
+
+Figures = Mapping[str, float]
+
+
+@dataclass
+class Outcome:
+    """What came of one system: its rounds, or the problem that kept it from being measured."""
+
+    system: System
+    rounds: list[Figures] = field(default_factory=list)
+    problem: str | None = None
+
+    @property
+    def medians(self) -> dict[str, float]:
+        names = self.rounds[0] if self.rounds else ()
+        return {name: statistics.median(figures[name] for figures in self.rounds) for name in names}
+
+    def to_json(self) -> dict[str, Any]:
+        system = self.system
+        return {
+            "name": system.name,
+            "title": system.title,
+            "store": system.store,
+            "version": version_of(system),
+            "requirements": list(system.install.requirements),
+            "options": system.options,
+            "keeps_history": system.keeps_history,
+            "problem": self.problem,
+            "medians": rounded(self.medians),
+            "rounds": [rounded(figures) for figures in self.rounds],
+        }
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One comparison that ought to hold."""
+
+    what: str
+    value: float
+    wanted: float
+    unit: str = " ×"
+    at_most: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.wanted if self.at_most else self.value >= self.wanted
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"value": float(f"{self.value:.4g}"), "holds": self.holds}
+
+
+def rounded(figures: Figures) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in figures.items()}
+
+
+def wishes(outcomes: Iterable[Outcome]) -> list[Wish]:
+    """Windlass against the others, as far as they were measured."""
+    medians = {outcome.system.name: outcome.medians for outcome in outcomes if outcome.rounds}
+    titles = {outcome.system.name: outcome.system.title for outcome in outcomes}
+    ours, bare = medians.get("windlass"), medians.get("windlass-keep-0")
+    peers = ("graphile-worker", "pg-boss", "pgqueuer", "oban", "procrastinate")
+    found: list[Wish] = []
+
+    def against(
+        what: str, mine: Figures | None, name: str, figure: str, wanted: float, *, at_most: bool = False
+    ) -> None:
+        other = medians.get(name)
+        if mine and other:
+            ratio = mine[figure] / other[figure]
+            found.append(Wish(f"{what}, against {titles[name]}", ratio, wanted, at_most=at_most))
+
+    def best(figure: str, choose: Any) -> str:
+        measured = [name for name in peers if name in medians]
+        return str(choose(measured, key=lambda name: medians[name][figure])) if measured else ""
+
+    against("drain, history kept", ours, "graphile-worker", "drain_per_second", 1.2)
+    against("drain, keep=0", bare, "graphile-worker", "drain_per_second", 1.5)
+    against("bulk enqueue", ours, best("bulk_per_second", max), "bulk_per_second", 1.5)
+    against("single enqueue", ours, best("single_per_second", max), "single_per_second", 1.0)
+    against("pick-up p50", ours, best("pickup_p50_ms", min), "pickup_p50_ms", 1.0, at_most=True)
+    against("pick-up p99", ours, best("pickup_p99_ms", min), "pickup_p99_ms", 1.0, at_most=True)
+    rollback, wal = medians.get("sqlite-windlass"), medians.get("sqlite-windlass-wal")
+    if rollback:
+        found.append(Wish("SQLite drain, rollback journal", rollback["drain_per_second"], 30_000, unit="/s"))
+    # Like with like: rollback journal with rollback journal, WAL with WAL.
+    for mine, names in ((rollback, ("huey-rollback", "litequeue-rollback")), (wal, ("huey", "litequeue"))):
+        for name in names:
+            against(f"SQLite drain, {'WAL' if mine is wal else 'rollback journal'}", mine, name, "drain_per_second", 10)
+    return found
+
+
+def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
+    lines = [
+        "# Windlass and its peers, side by side",
+        "",
+        f"{about['jobs']:,} no-op jobs, medians of {about['rounds']}, order shuffled, each figure in a fresh database. "
+        f"{about['cpus']} cores; PostgreSQL {about['postgres'] or '–'} with fsync and synchronous_commit on; "
+        f"SQLite {about['sqlite']}; load average {about['load_before']} before, {about['load_after']} after. "
+        "Absolute figures move with the machine; compare within a table. Written by `make bench-peers`.",
+        "",
+        "- **drain**: one worker process, from the first job's start until the database knows that all are done",
+        "- **bulk**: the system's own bulk call; **single**: one after another, each its own commit, one connection",
+        "- **pick-up**: an idle worker, jobs sent 5 ms apart by another process; from just before the call to enqueue "
+        "until the handler starts",
+        "- **RSS**: of the worker, at most, while it drains",
+    ]
+    for store, heading in (("postgres", "PostgreSQL"), ("sqlite", "SQLite")):
+        chosen = [outcome for outcome in outcomes if outcome.system.store == store]
+        if chosen:
+            lines += ["", f"## {heading}", "", *_table(chosen)]
+    found = wishes(outcomes)
+    if found:
+        lines += ["", "## What was wanted", "", "| what | measured | wanted | |", "|---|---:|---:|---|"]
+        for wish in found:
+            sign, mark = "≤" if wish.at_most else "≥", "yes" if wish.holds else "**no**"
+            lines.append(
+                f"| {wish.what} | {_shown(wish.value, wish.unit)} | {sign} {_shown(wish.wanted, wish.unit)} | {mark} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _table(outcomes: Sequence[Outcome]) -> list[str]:
+    lines = [
+        "| system | drain/s | bulk enqueue/s | single enqueue/s | pick-up p50 / p99, ms | RSS, MB | history | options |",
+        "|---|---:|---:|---:|---:|---:|---|---|",
+    ]
+    for outcome in sorted(outcomes, key=lambda outcome: -outcome.medians.get("drain_per_second", 0)):
+        system, figures = outcome.system, outcome.medians
+        name = f"{system.title} ({version_of(system)})"
+        if not figures:
+            lines.append(f"| {name} | not measured: {_plain(outcome.problem)} | | | | | | {system.options} |")
+            continue
+        pickup = (
+            f"{figures['pickup_p50_ms']:.1f} / {figures['pickup_p99_ms']:.1f}" if system.has_worker else "no worker"
+        )
+        cells = [
+            f"**{name}**" if "windlass" in system.name else name,
+            *(f"{figures[key]:,.0f}" for key in ("drain_per_second", "bulk_per_second", "single_per_second")),
+            pickup,
+            f"{figures['resident_megabytes']:.0f}",
+            "yes" if system.keeps_history else "no",
+            system.options + (f"; a round failed: {_plain(outcome.problem)}" if outcome.problem else ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _plain(text: str | None) -> str:
+    return (text or "").replace("|", "/")
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{value:,.0f}{unit}" if unit == "/s" else f"{value:.2f}{unit}"

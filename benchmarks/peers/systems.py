@@ -1,0 +1,209 @@
+"""The systems that are compared: their versions, the program that drives each, and the options it is given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NODE = "22.23.3"
+UVLOOP = "uvloop==0.23.0"
+
+
+@dataclass(frozen=True)
+class PythonPackages:
+    """Installed by pip into a virtual environment of their own. The first is the system itself."""
+
+    requirements: tuple[str, ...]
+    at_least: tuple[int, int] = (3, 11)
+
+
+@dataclass(frozen=True)
+class NodePackages:
+    """Installed by npm into a folder of their own, with a Node that is new enough for them."""
+
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """Windlass as it is in this checkout, run by the Python that runs this; with uvloop, as a user would install."""
+
+    requirements: tuple[str, ...] = (UVLOOP,)
+
+
+@dataclass(frozen=True)
+class System:
+    name: str
+    title: str
+    store: str  # postgres, sqlite
+    install: PythonPackages | NodePackages | Checkout
+    program: str
+    unfinished: str  # SQL: how many jobs are not completed yet, or whether there are any
+    keeps_history: bool
+    options: str  # for the reader of the table
+    environment: Mapping[str, str] = field(default_factory=dict)
+    has_worker: bool = True  # else there is no pick-up to measure
+
+
+WINDLASS_UNFINISHED = "SELECT EXISTS (SELECT 1 FROM windlass_jobs)"
+
+POSTGRES = (
+    System(
+        name="windlass",
+        title="Windlass",
+        store="postgres",
+        install=Checkout(),
+        program="with_windlass.py",
+        unfinished=WINDLASS_UNFINISHED,
+        keeps_history=True,
+        options="concurrency 50; history kept for 7 days",
+    ),
+    System(
+        name="windlass-keep-0",
+        title="Windlass, keep=0",
+        store="postgres",
+        install=Checkout(),
+        program="with_windlass.py",
+        unfinished=WINDLASS_UNFINISHED,
+        keeps_history=False,
+        options="concurrency 50; nothing kept",
+        environment={"WINDLASS_KEEP": "0"},
+    ),
+    System(
+        name="graphile-worker",
+        title="Graphile Worker",
+        store="postgres",
+        install=NodePackages(("graphile-worker@0.18.0", "pg@8.23.1")),
+        program="with_graphile_worker.mjs",
+        unfinished="SELECT EXISTS (SELECT 1 FROM graphile_worker._private_jobs)",
+        keeps_history=False,
+        options="local queue 1000, completion batched 5 ms, 24 concurrent jobs, pool of 25; addJobs of 5,000",
+    ),
+    System(
+        name="pg-boss",
+        title="pg-boss",
+        store="postgres",
+        install=NodePackages(("pg-boss@12.35.0", "pg@8.23.1")),
+        program="with_pg_boss.mjs",
+        unfinished="SELECT EXISTS (SELECT 1 FROM pgboss.job WHERE state < 'completed')",
+        keeps_history=True,
+        options="batches of 500 × 4 workers, burstWhenBatchFull, LISTEN/NOTIFY; insert of 5,000",
+    ),
+    System(
+        name="pgqueuer",
+        title="PgQueuer",
+        store="postgres",
+        install=PythonPackages(("pgqueuer==1.6.0", "asyncpg==0.32.0", UVLOOP)),
+        program="with_pgqueuer.py",
+        unfinished="SELECT EXISTS (SELECT 1 FROM pgqueuer)",
+        keeps_history=True,
+        options="asyncpg pool of 4, batches of 500, uvloop; enqueue of 5,000",
+    ),
+    System(
+        name="oban",
+        title="Oban (Python)",
+        store="postgres",
+        install=PythonPackages(("oban==0.7.0", "psycopg[binary,pool]==3.3.8", UVLOOP), at_least=(3, 12)),
+        program="with_oban.py",
+        unfinished="SELECT EXISTS (SELECT 1 FROM oban_jobs WHERE state <> 'completed')",
+        keeps_history=True,
+        options="limit 100, pool of 10, uvloop; enqueue_many of 1,000",
+    ),
+    System(
+        name="procrastinate",
+        title="Procrastinate",
+        store="postgres",
+        install=PythonPackages(("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.8", UVLOOP)),
+        program="with_procrastinate.py",
+        unfinished="SELECT EXISTS (SELECT 1 FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
+        keeps_history=True,
+        options="concurrency 20, pool of 20, uvloop; batch_defer of 5,000",
+    ),
+)
+
+HUEY = PythonPackages(("huey==3.5.4",))
+LITEQUEUE = PythonPackages(("litequeue==0.9",))
+HUEY_UNFINISHED = "SELECT EXISTS (SELECT 1 FROM task)"
+LITEQUEUE_UNFINISHED = "SELECT EXISTS (SELECT 1 FROM Queue WHERE status < 2)"
+
+SQLITE = (
+    System(
+        name="sqlite-windlass",
+        title="Windlass, rollback journal",
+        store="sqlite",
+        install=Checkout(),
+        program="with_windlass.py",
+        unfinished=WINDLASS_UNFINISHED,
+        keeps_history=True,
+        options="journal_mode=delete, synchronous=FULL (its default where SQLite's WAL is not safe)",
+        environment={"WINDLASS_JOURNAL": "delete"},
+    ),
+    System(
+        name="sqlite-windlass-wal",
+        title="Windlass, WAL",
+        store="sqlite",
+        install=Checkout(),
+        program="with_windlass.py",
+        unfinished=WINDLASS_UNFINISHED,
+        keeps_history=True,
+        options="journal_mode=wal, synchronous=FULL",
+        environment={"WINDLASS_JOURNAL": "wal"},
+    ),
+    System(
+        name="huey",
+        title="huey (SqliteHuey)",
+        store="sqlite",
+        install=HUEY,
+        program="with_huey.py",
+        unfinished=HUEY_UNFINISHED,
+        keeps_history=False,
+        options="its defaults (WAL, synchronous=FULL), one worker thread, polls every 10 ms; no bulk call",
+    ),
+    System(
+        name="huey-rollback",
+        title="huey, rollback journal",
+        store="sqlite",
+        install=HUEY,
+        program="with_huey.py",
+        unfinished=HUEY_UNFINISHED,
+        keeps_history=False,
+        options="journal_mode=delete, synchronous=FULL",
+        environment={"HUEY_OPTIONS": '{"journal_mode": "delete", "fsync": true}'},
+    ),
+    System(
+        name="litequeue",
+        title="litequeue",
+        store="sqlite",
+        install=LITEQUEUE,
+        program="with_litequeue.py",
+        unfinished=LITEQUEUE_UNFINISHED,
+        keeps_history=True,
+        options="its defaults (WAL, synchronous=NORMAL: a commit is not yet on the disk); puts in one transaction",
+        has_worker=False,
+    ),
+    System(
+        name="litequeue-rollback",
+        title="litequeue, rollback journal",
+        store="sqlite",
+        install=LITEQUEUE,
+        program="with_litequeue.py",
+        unfinished=LITEQUEUE_UNFINISHED,
+        keeps_history=True,
+        options="journal_mode=delete, synchronous=FULL",
+        environment={"LITEQUEUE_PRAGMAS": "journal_mode=delete;synchronous=full"},
+        has_worker=False,
+    ),
+)
+
+SYSTEMS = {system.name: system for system in (*POSTGRES, *SQLITE)}
+
+
+def version_of(system: System) -> str:
+    """The version that is pinned, and what it runs on."""
+    if isinstance(system.install, Checkout):
+        return f"this checkout, Python {sys.version_info.major}.{sys.version_info.minor}"
+    main = system.install.requirements[0]
+    if isinstance(system.install, NodePackages):
+        return f"{main.rpartition('@')[2]}, Node {NODE}"
+    return main.rpartition("==")[2]

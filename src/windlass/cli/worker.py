@@ -1,0 +1,93 @@
+"""`windlass worker jobs:app`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from typing import Any
+
+import click
+
+from ..app import Windlass
+from ..duration import to_seconds
+from .apps import find_app
+
+
+def parse_queues(text: str | None) -> dict[str, int | None] | None:
+    """`mail:10,default`: names, each with a limit if it has one."""
+    if text is None:
+        return None
+    queues: dict[str, int | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, limit = part.rpartition(":")
+        if not colon:
+            queues[part] = None
+        elif limit.isdigit() and int(limit) > 0:
+            queues[name] = int(limit)
+        else:
+            raise click.BadParameter(f"{part}: a limit is a number, as in mail:10", param_hint="--queues")
+    return queues
+
+
+@click.command()
+@click.argument("target", metavar="jobs:app")
+@click.option("--queues", help="which, and how many of each at once: mail:10,default. All, if not given")
+@click.option("--concurrency", default=50, show_default=True, help="jobs at once, in each process")
+@click.option("--processes", type=click.IntRange(min=1), help="worker processes, restarted when they die")
+@click.option("--grace", default="30s", show_default=True, help="how long running jobs may take to end when stopped")
+@click.option("--poll-interval", default="5s", show_default=True, help="how often to look when no hint comes")
+@click.option("--rescue-interval", default="5s", show_default=True, help="how often to look for jobs of dead workers")
+@click.option("--until-idle", is_flag=True, help="end when nothing is due")
+@click.option("--max-jobs", type=click.IntRange(min=1), help="end after so many")
+@click.option("--supervised-by", type=int, hidden=True)
+def worker(target: str, processes: int | None, supervised_by: int | None, **options: Any) -> None:
+    """Run jobs. SIGTERM stops gently, a second one at once."""
+    app = find_app(target, None)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    options["queues"] = parse_queues(options["queues"])
+    for name in ("grace", "poll_interval", "rescue_interval"):
+        to_seconds(options[name])
+    if processes is not None and supervised_by is None:
+        from ..worker.supervisor import Supervisor
+
+        sys.exit(Supervisor(app, _again(target, options), processes).run())
+    with contextlib.suppress(KeyboardInterrupt):
+        app.close()  # whatever the import of the app has opened
+        run_in_loop(app, options, supervised_by)
+
+
+def run_in_loop(app: Windlass, options: dict[str, Any], supervised_by: int | None) -> None:
+    from ..worker.loops import runner
+    from ..worker.status import show
+    from ..worker.supervisor import Reporter
+    from ..worker.worker import Worker
+
+    async def work() -> None:
+        worker = Worker(app, **options)
+        if supervised_by is not None:
+            worker.report = Reporter(supervised_by)
+        worker.heed_signals()
+        status = asyncio.create_task(show(worker))
+        try:
+            await worker.run()
+        finally:
+            status.cancel()
+            await app.aclose()
+
+    with runner() as loop:
+        loop.run(work())
+
+
+def _again(target: str, options: dict[str, Any]) -> list[str]:
+    """The same command line for a child."""
+    arguments = ["worker", target]
+    for name, value in options.items():
+        if name == "queues" and value is not None:
+            value = ",".join(queue if limit is None else f"{queue}:{limit}" for queue, limit in value.items())
+        if value is True:
+            arguments.append(f"--{name.replace('_', '-')}")
+        elif value not in (None, False):
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    return arguments

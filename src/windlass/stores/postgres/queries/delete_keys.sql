@@ -1,0 +1,1 @@
+DELETE FROM {keys} WHERE job_id = ANY(:ids::uuid[])

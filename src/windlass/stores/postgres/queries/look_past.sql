@@ -1,0 +1,17 @@
+-- The first job with attempts to spare, among the next thousand that are due: for a claim that may take no last attempt
+-- and has met nothing else.
+SELECT rank, run_at, id FROM (
+    SELECT rank, run_at, id,
+        attempt + 1 >= nullif(coalesce(max_attempts,
+            (coalesce(:policies::jsonb -> type, :policies::jsonb -> '') ->> 'max_attempts')::integer), 0) AS last
+    FROM {jobs}
+    WHERE queue = :queue::text AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
+        AND (rank, run_at, id) > (:after_rank::smallint, :after_run_at::timestamptz, :after_id::uuid)
+        {of_types}
+        AND (expires_at IS NULL OR expires_at > {now})
+    ORDER BY rank, run_at, id
+    LIMIT 1000
+) AS due
+WHERE NOT coalesce(last, false)
+ORDER BY rank, run_at, id
+LIMIT 1

@@ -1,0 +1,1 @@
+UPDATE {jobs} SET token = :token::uuid WHERE id = ANY(:ids::uuid[])

@@ -1,0 +1,44 @@
+"""Steps on a sqlite3 connection."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+from ...operation import Begin, Commit, Copy, Rollback, Rows, Sleep, Statement, Step
+from ..sql.values import adapt
+
+# Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
+CONTROL = {Begin: "BEGIN IMMEDIATE", Commit: "COMMIT", Rollback: "ROLLBACK"}
+
+
+class SqliteLink:
+    """On a connection of ours, which is in autocommit mode, or on the caller's."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor()
+        self.cursor.row_factory = None
+
+    def execute(self, step: Step) -> Rows:
+        match step:
+            case Statement():
+                return self._statement(step)
+            case Copy(fallback=fallback):
+                return self.execute(fallback())
+            case Sleep(seconds=seconds):
+                time.sleep(seconds)
+            case Rollback() if not self.connection.in_transaction:
+                pass  # a full disk has rolled back by itself
+            case _:
+                self.cursor.execute(CONTROL[type(step)])
+        return ()
+
+    def _statement(self, step: Statement) -> Rows:
+        rows: list[Any] = []
+        for parameters in [step.parameters] if step.each is None else step.each:
+            values = {name: adapt(value) for name, value in parameters.items()}
+            for text in step.query.named:
+                rows += self.cursor.execute(text, values).fetchall()
+        return rows

@@ -1,0 +1,1 @@
+SELECT details, started_at, heard_at FROM {workers} ORDER BY started_at, name

@@ -1,0 +1,120 @@
+"""The local buffer between claims and slots.
+
+Slots are long-lived and wait here; whoever has waited longest gets the next job. The buffer holds what the slots will
+have finished in about a tenth of a second, so that no job waits here while another worker is idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from ..attempt import Attempt
+
+AHEAD_SECONDS = 0.1
+MOST_AHEAD = 2000  # jobs, however short they are
+WEIGHT = 0.05  # of the newest duration in the average
+
+
+class Buffer:
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.items: deque[Attempt] = deque()
+        self.room_made = asyncio.Event()
+        self.average_seconds = AHEAD_SECONDS  # until one has run, as if each took that long
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._low = 0
+        self._wanted = 0
+        self._kept: deque[asyncio.Future[Attempt | None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def free(self) -> int:
+        """Slots that wait, and for which there is nothing in the buffer."""
+        return max(0, len(self._waiting) - len(self.items))
+
+    @property
+    def target(self) -> int:
+        """How many may lie here."""
+        return min(MOST_AHEAD, int(self.slots * AHEAD_SECONDS / max(self.average_seconds, 1e-6)))
+
+    def room(self) -> int:
+        """How many to claim now: for the free slots, and ahead once half of what lay here is gone."""
+        ahead = self.target - len(self.items)
+        return self.free + (ahead if ahead * 2 >= self.target else 0)
+
+    def put(self, attempts: list[Attempt]) -> None:
+        self.items.extend(attempts)
+        self._low = self.target // 2
+        for _ in range(min(len(attempts), len(self._waiting))):
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    # A job's last attempt never waits here: it is claimed for a slot that is kept for it.
+
+    def keep_slots(self, count: int) -> None:
+        """Let the next slots that come free wait for `hand`."""
+        self._wanted = count
+
+    @property
+    def kept(self) -> int:
+        return len(self._kept)
+
+    def hand(self, attempts: list[Attempt]) -> None:
+        """To the slots that were kept; those that get nothing go on."""
+        self._wanted = 0
+        given = deque(attempts)
+        while self._kept:
+            future = self._kept.popleft()
+            if not future.done():
+                future.set_result(given.popleft() if given else None)
+        self.put(list(given))
+
+    async def _wait_for_hand(self) -> Attempt | None:
+        future: asyncio.Future[Attempt | None] = asyncio.get_running_loop().create_future()
+        self._kept.append(future)
+        self.room_made.set()
+        return await future
+
+    def pop(self) -> Attempt | None:
+        """The next, if there is no need to wait."""
+        if not self.items or self._wanted:
+            return None
+        attempt = self.items.popleft()
+        if len(self.items) == self._low:
+            self.room_made.set()
+        return attempt
+
+    async def take(self) -> Attempt:
+        while self._wanted > len(self._kept):
+            handed = await self._wait_for_hand()
+            if handed is not None:
+                return handed
+        while not self.items:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            self.room_made.set()
+            try:
+                await future
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled():
+                    self._wake_one()  # what it was woken for is another's now
+                raise
+        return self.pop() or self.items.popleft()
+
+    def ran(self, seconds: float) -> None:
+        self.average_seconds += WEIGHT * (seconds - self.average_seconds)
+
+    def clear(self) -> list[Attempt]:
+        """What was not started."""
+        left = list(self.items)
+        self.items.clear()
+        return left

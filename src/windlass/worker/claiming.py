@@ -1,0 +1,44 @@
+"""What the pump knows of one queue: how much of it may be held here, and where its last claim left off."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from ..job import Job
+from ..stores.store import Position
+
+FRESH_SECONDS = 0.1
+TIMES = 10
+
+
+@dataclass
+class Served:
+    """A queue that this worker serves; `limit` bounds how many of its jobs are here at once."""
+
+    name: str
+    limit: int | None = None
+    held: int = 0
+    after: Position | None = None
+    _from_start: float = 0.0
+    _took: float = field(default=0.0)
+
+    def room(self, room: int) -> int:
+        return room if self.limit is None else max(0, min(room, self.limit - self.held))
+
+    def position(self) -> Position | None:
+        """Where to go on: dead entries pile up at the head of the index while an old snapshot is held open
+        somewhere. From the very start often enough that late commits and higher priorities are not starved."""
+        stale = time.monotonic() - self._from_start > max(FRESH_SECONDS, TIMES * self._took)
+        return None if stale else self.after
+
+    def claimed(self, jobs: list[Job], wanted: int, began: float, from_start: bool) -> None:
+        now = time.monotonic()
+        if from_start:
+            self._from_start, self._took = now, now - began
+        if len(jobs) < wanted:
+            self.after = None
+        else:
+            last = jobs[-1]
+            self.after = Position(-last.priority, last.run_at, last.id)
+        self.held += len(jobs)

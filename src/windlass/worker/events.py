@@ -1,0 +1,79 @@
+"""Hooks: told after the fact, on a thread of their own; one that fails or is slow hurts nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..app import Windlass
+from ..attempt import Attempt
+from ..job import Job
+from ..outcome import Settlement
+
+log = logging.getLogger("windlass.worker")
+
+MOST_WAITING = 10_000
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What happened to a job: started, completed, failed, cancelled, retried, snoozed or rescued."""
+
+    name: str
+    id: Any
+    job: Job | None
+    settlement: Settlement | None = None
+
+
+class Events:
+    def __init__(self, app: Windlass) -> None:
+        self.hooks: dict[str, list[Callable[[Event], Any]]] = app.hooks
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def settled(self, attempt: Attempt, settlement: Settlement) -> None:
+        if self.hooks:
+            name = settlement.state
+            if name == "pending":
+                name = "retried" if settlement.error else "snoozed"  # type: ignore[assignment]
+            self._send(Event(name, settlement.id, attempt.job, settlement))
+
+    def started(self, attempt: Attempt) -> None:
+        if self.hooks:
+            self._send(Event("started", attempt.job.id, attempt.job))
+
+    def rescued(self, settlements: list[Settlement]) -> None:
+        for settlement in settlements if self.hooks else ():
+            self._send(Event("rescued", settlement.id, None, settlement))
+
+    def _send(self, event: Event) -> None:
+        if event.name not in self.hooks:
+            return
+        if self._queue.qsize() > MOST_WAITING:
+            log.warning("hooks are too slow: an event was dropped")
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="windlass-hooks", daemon=True)
+            self._thread.start()
+        self._queue.put(event)
+
+    def _run(self) -> None:
+        while (event := self._queue.get()) is not None:
+            for hook in self.hooks.get(event.name, ()):
+                try:
+                    answer = hook(event)
+                    if inspect.iscoroutine(answer):
+                        asyncio.run(answer)
+                except Exception:
+                    log.exception("a hook for %s failed", event.name)
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join, 5.0)

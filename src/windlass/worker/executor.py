@@ -1,0 +1,145 @@
+"""One attempt, in a line: decode, call, encode, decide.
+
+Async handlers run in the loop, in the slot's own task; sync ones in threads; those of `isolation="process"` in child
+processes. Whatever comes of it becomes a settlement; nothing that a handler does gets past here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from ..app import Windlass
+from ..attempt import Attempt, Stop, current
+from ..errors import InvalidInput, LeaseLost
+from ..job import Job
+from ..outcome import Cancel, Settlement, Snooze, decide, ended_after, give_back
+from ..task import Task
+from .processes import ChildProcesses
+from .threads import Threads
+
+log = logging.getLogger("windlass.worker")
+
+UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
+
+Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
+
+
+class TimedOut(Exception):
+    """The attempt took longer than its timeout."""
+
+
+class Executor:
+    def __init__(self, app: Windlass, slots: int) -> None:
+        self.app = app
+        self.threads = Threads(slots)
+        self.processes = ChildProcesses(slots)
+        self._handlers = {name: self._handler(task) for name, task in app.tasks.items()}
+
+    def _handler(self, task: Task[..., Any]) -> Handler:
+        """How this task is called, its middleware around it."""
+        function, injected = task.function, task.signature.injected_name
+
+        async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if injected:
+                arguments[injected] = attempt
+            return await function(**arguments)
+
+        async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if injected:
+                arguments[injected] = attempt
+            return await self.threads.run(attempt, lambda: function(**arguments))
+
+        async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            return await self.processes.run(attempt, task)
+
+        if task.isolation == "process":
+            call: Handler = in_process
+        else:
+            call = in_loop if inspect.iscoroutinefunction(function) else in_thread
+        for middleware in reversed(self.app.middlewares):
+            call = _around(middleware, call)
+        return call
+
+    async def execute(self, attempt: Attempt) -> Settlement | None:
+        """What is to be written; None where the attempt has lost its lease."""
+        began = time.perf_counter()
+        job = attempt.job
+        task = self.app.tasks[job.type]
+        attempt.task = asyncio.current_task()
+        current.set(attempt)
+        result: object
+        try:
+            arguments = _read(task, job)
+            timeout = job.policy.timeout_seconds if job.policy else None
+            call = self._handlers[job.type](attempt, arguments)
+            result = task.signature.encode_result(await (call if timeout is None else _within(timeout, attempt, call)))
+        except asyncio.CancelledError as error:
+            if attempt.stop is None:
+                raise  # the slot itself is to end
+            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+            result = error
+        except BaseException as error:  # recorded first, whatever it is
+            result = error
+        finally:
+            attempt.task = None
+            current.set(None)
+        if attempt.stop is None and type(result) is str:
+            return attempt.with_notes(decide(job, attempt.token, result, random=random.random))
+        return self._decide(attempt, result, time.perf_counter() - began)
+
+    def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
+        job = attempt.job
+        match attempt.stop:
+            case Stop.LEASE_LOST:
+                log.warning(
+                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why
+                )
+                return None
+            case Stop.SHUTDOWN if not isinstance(result, str):
+                return give_back(job, attempt.token)
+            case Stop.CANCEL if not isinstance(result, str):
+                result = Cancel(attempt.why or "cancelled while it ran")
+            case Stop.TIMEOUT if not isinstance(result, str):
+                seconds_allowed = job.policy.timeout_seconds if job.policy else None
+                result = TimedOut(f"not done within {seconds_allowed:g} s")
+        if isinstance(result, LeaseLost):
+            return None
+        if isinstance(result, str):
+            settlement = decide(job, attempt.token, result, random=random.random)
+        else:
+            ended = ended_after(job, timedelta(seconds=seconds))
+            settlement = decide(job, attempt.token, result, random=random.random, ended_at=ended)
+        return attempt.with_notes(settlement)
+
+    async def close(self) -> None:
+        self.threads.close()
+        await self.processes.close()
+
+
+def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
+    try:
+        return task.signature.decode_arguments(job.input_json)
+    except InvalidInput as error:
+        raise Snooze(f"this version cannot read the payload: {error}", after=UNREADABLE_SECONDS) from error
+
+
+async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:
+    handle = asyncio.get_running_loop().call_later(seconds, attempt.interrupt, Stop.TIMEOUT)
+    try:
+        return await call
+    finally:
+        handle.cancel()
+
+
+def _around(middleware: Callable[..., Any], call: Handler) -> Handler:
+    async def wrapped(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+        return await middleware(attempt, lambda: call(attempt, arguments))
+
+    return wrapped

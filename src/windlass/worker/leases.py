@@ -1,0 +1,97 @@
+"""Leases, renewed in time by a thread of its own: neither a blocked event loop nor a busy handler loses one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from ..app import Windlass
+from ..attempt import Attempt
+from ..policy import DEFAULT
+from ..stores.store import Renewal
+
+log = logging.getLogger("windlass.worker")
+
+PART = 3  # a lease is renewed when a third of it has passed
+MOST_AT_ONCE = 2000
+GLANCE_SECONDS = 0.25
+
+
+class Leases:
+    """What this worker holds. `told` is called, on the thread, for each lease that is lost or to be cancelled."""
+
+    def __init__(self, app: Windlass, told: Callable[[Attempt, Renewal], None]) -> None:
+        self.app, self.told = app, told
+        self._due: dict[Attempt, float] = {}  # when each is to be renewed
+        self._lock = threading.Lock()
+        self._asked: set[UUID] = set()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="windlass-leases", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(5.0)
+
+    def hold(self, attempts: Iterable[Attempt], since: float) -> None:
+        """`since` is when the claim was sent, so that our idea of the lease ends before the store's."""
+        with self._lock:
+            for attempt in attempts:
+                self._due[attempt] = since + _seconds(attempt) / PART
+
+    def let_go(self, attempts: Iterable[Attempt]) -> None:
+        with self._lock:
+            for attempt in attempts:
+                self._due.pop(attempt, None)
+
+    def ask(self, id: UUID) -> None:
+        """Someone says that there is news of this job: if it is here it is renewed now, and the answer tells."""
+        with self._lock:
+            self._asked.add(id)
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._renew()
+            except Exception as error:
+                log.warning("leases could not be renewed: %s", error)
+                self._wake.wait(1.0)
+            self._wake.wait(GLANCE_SECONDS)
+            self._wake.clear()
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            asked, self._asked = self._asked, set()
+            attempts = [
+                attempt for attempt, moment in self._due.items() if moment <= now or (asked and attempt.job.id in asked)
+            ]
+        for start in range(0, len(attempts), MOST_AT_ONCE):
+            self._renew_some(attempts[start : start + MOST_AT_ONCE])
+
+    def _renew_some(self, attempts: list[Attempt]) -> None:
+        sent = time.monotonic()
+        leases = [attempt.renewing() for attempt in attempts]
+        renewals = self.app.run_operation(lambda: self.app.store.renew(leases))
+        for attempt, renewal in zip(attempts, renewals, strict=True):
+            if renewal.expires_at is None:
+                self.let_go([attempt])
+            else:
+                attempt.renewed(renewal.expires_at)
+                with self._lock:
+                    if attempt in self._due:
+                        self._due[attempt] = sent + _seconds(attempt) / PART
+            if renewal.expires_at is None or renewal.cancel_requested:
+                self.told(attempt, renewal)
+
+
+def _seconds(attempt: Attempt) -> float:
+    return (attempt.job.policy or DEFAULT).lease_seconds

@@ -1,0 +1,172 @@
+"""Handlers in child processes, for work that holds the CPU: there a timeout and a cancel are real, since the child is
+killed. A child runs one job after another, and a new one is started when it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import inspect
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from ..attempt import Attempt, current
+from ..errors import WindlassError
+from ..job import Job
+from ..outcome import Cancel, Described, Fail, Retry, Snooze, describe_error
+from ..task import Task
+
+_context = multiprocessing.get_context("spawn")
+
+
+class ProcessDied(Exception):
+    """The child process that ran the handler ended before the handler did."""
+
+
+class ChildProcesses:
+    """As many children as jobs run in them at once, at most one for each slot."""
+
+    def __init__(self, slots: int) -> None:
+        self._idle: list[_Child] = []
+        self._all: set[_Child] = set()
+        self._waiting = ThreadPoolExecutor(slots, thread_name_prefix="windlass-child")
+
+    async def run(self, attempt: Attempt, task: Task[..., Any]) -> Any:
+        child = self._idle.pop() if self._idle else _Child()
+        self._all.add(child)
+        loop = asyncio.get_running_loop()
+        attempt.interrupter = child.kill
+        answer = loop.run_in_executor(self._waiting, child.run, _place(task), attempt)
+        try:
+            kind, value = await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            child.kill()
+            with contextlib.suppress(ProcessDied):
+                await answer
+            self._all.discard(child)
+            raise
+        except ProcessDied:
+            self._all.discard(child)
+            raise
+        finally:
+            attempt.interrupter = None
+        self._idle.append(child)
+        if kind != "done":
+            raise _raised(kind, value)
+        return task.signature.decode_result(value)
+
+    async def close(self) -> None:
+        for child in self._all:
+            child.kill()
+        self._all.clear()
+        self._idle.clear()
+        self._waiting.shutdown(wait=False)
+
+
+def _place(task: Task[..., Any]) -> tuple[str, str]:
+    """Where a child finds the task: it is imported, never unpickled."""
+    function = task.function
+    if "<locals>" in function.__qualname__:
+        raise WindlassError(f"{task.name}: a task of isolation='process' is defined at the top of a module")
+    return function.__module__, function.__qualname__
+
+
+class _Child:
+    def __init__(self) -> None:
+        self.pipe, theirs = _context.Pipe()
+        self.process = _context.Process(target=serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def run(self, place: tuple[str, str], attempt: Attempt) -> tuple[str, Any]:
+        """On a thread: send the job, pass on what it reports, wait for how it ended."""
+        job = msgspec.structs.replace(attempt.job, _app=None)
+        try:
+            self.pipe.send((place, job, attempt.token))
+            while True:
+                kind, value = self.pipe.recv()
+                if kind == "progress":
+                    attempt.progress(*value)
+                elif kind == "log":
+                    attempt.log(value)
+                else:
+                    return kind, value
+        except (EOFError, OSError) as error:
+            self.process.join(5.0)
+            raise ProcessDied(f"the child process ended with exit code {self.process.exitcode}") from error
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class _ChildAttempt(Attempt):
+    """The attempt as the child sees it; what it reports goes to the worker."""
+
+    def __init__(self, app: Any, job: Job, token: Any, pipe: Connection) -> None:
+        super().__init__(app, job, token)
+        self._pipe = pipe
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        self._pipe.send(("progress", (fraction, text)))
+
+    def log(self, text: str) -> None:
+        self._pipe.send(("log", text))
+
+
+def serve(pipe: Connection) -> None:
+    """A child's life."""
+    sys.path.insert(0, os.getcwd())
+    while True:
+        try:
+            (module, name), job, token = pipe.recv()
+        except EOFError:
+            return
+        try:
+            task = _find(module, name)
+            answer: tuple[str, Any] = ("done", _call(task, _ChildAttempt(task.app, job, token, pipe)))
+        except BaseException as error:
+            answer = _ended_badly(error)
+        pipe.send(answer)
+
+
+def _find(module: str, name: str) -> Task[..., Any]:
+    found: Any = importlib.import_module("__mp_main__" if module == "__main__" else module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not isinstance(found, Task):
+        raise WindlassError(f"{module}.{name} is not the task itself: another decorator stands above @app.task")
+    return found
+
+
+def _call(task: Task[..., Any], attempt: Attempt) -> str:
+    arguments = task.signature.decode_arguments(attempt.job.input_json)
+    if task.signature.injected_name:
+        arguments[task.signature.injected_name] = attempt
+    current.set(attempt)
+    result = task.function(**arguments)
+    return task.signature.encode_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
+
+
+def _ended_badly(error: BaseException) -> tuple[str, Any]:
+    """How the handler ended, as plain data: an exception of its own might not survive the journey."""
+    if isinstance(error, Retry | Snooze):
+        return type(error).__name__, (str(error), error.after, error.at)
+    if isinstance(error, Fail | Cancel):
+        return type(error).__name__, (str(error),)
+    return "error", describe_error(error)
+
+
+def _raised(kind: str, value: Any) -> BaseException:
+    if kind in ("Retry", "Snooze"):
+        reason, after, at = value
+        return {"Retry": Retry, "Snooze": Snooze}[kind](reason, after=after, at=at)
+    if kind in ("Fail", "Cancel"):
+        return {"Fail": Fail, "Cancel": Cancel}[kind](*value)
+    return Described(value)

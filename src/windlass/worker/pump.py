@@ -1,0 +1,173 @@
+"""The pump: claim what will soon run, wait until there is reason to claim again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from uuid import UUID, uuid4
+
+from ..app import Windlass
+from ..attempt import Attempt
+from ..errors import WindlassError
+from ..operation import Interrupted
+from ..stores.store import ClaimRequest
+from ..stores.wakeup import Hint
+from .buffer import Buffer
+from .claiming import Served
+from .leases import Leases
+
+log = logging.getLogger("windlass.worker")
+
+MOST_AT_ONCE = 500
+LONGEST_WAIT = 15.0
+LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
+QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
+
+
+class Pump:
+    def __init__(
+        self, app: Windlass, buffer: Buffer, leases: Leases, *, name: str, queues: Mapping[str, int | None] | None,
+        poll_seconds: float, may_claim: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
+        self.poll_seconds, self.may_claim = poll_seconds, may_claim
+        self.all_queues = queues is None
+        self.served = {queue: Served(queue, limit) for queue, limit in (queues or {}).items()}
+        self.stopping = False
+        self.idle = False
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._turn = 0
+        self._look_again = 0.0
+        self._last_attempts_at = time.monotonic()
+
+    async def run(self) -> None:
+        delay = 0.1
+        while not self.stopping:
+            self._woken.clear()
+            self.buffer.room_made.clear()
+            try:
+                room, claimed = await self.round()
+                self.idle = room > 0 and claimed == 0
+                if self.idle:
+                    self._look_again = 0.0
+                    await self.rest(await self.next_due())
+                elif room <= 0:
+                    await self._room()
+                delay = 0.1
+            except WindlassError as error:
+                log.warning("claiming failed, and is tried again: %s", error)
+                await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+                delay = min(delay * 2, LONGEST_WAIT)
+
+    async def round(self) -> tuple[int, int]:
+        """One claim from each queue in turn: (how much room there was, how many were claimed)."""
+        if self.all_queues and time.monotonic() > self._look_again:
+            await self._look_for_queues()
+        most = max(min(self.buffer.room(), self.may_claim()), self.buffer.kept)
+        if time.monotonic() - self._last_attempts_at > LAST_ATTEMPTS_SECONDS and not self.buffer.free:
+            self.buffer.keep_slots(1)
+        names = list(self.served)
+        self._turn += 1
+        claimed = 0
+        for index in range(len(names)):
+            served = self.served[names[(self._turn + index) % len(names)]]
+            claimed += await self._claim_from(served)
+        return most, claimed
+
+    async def _claim_from(self, served: Served) -> int:
+        """For slots that are free whatever there is, last attempts too; then ahead what may wait in the buffer."""
+        claimed = 0
+        for_slots = served.room(min(self.buffer.free or self.buffer.kept, self.may_claim()))
+        if for_slots > 0 and not self.stopping:
+            claimed += await self._claim(served, for_slots, prefetch=False)
+        ahead = min(served.room(min(self.buffer.room(), self.may_claim())), MOST_AT_ONCE)
+        if ahead > 0 and not self.stopping and claimed >= for_slots:
+            claimed += await self._claim(served, ahead, prefetch=True)
+        return claimed
+
+    async def _claim(self, served: Served, wanted: int, *, prefetch: bool) -> int:
+        token, began = uuid4(), time.monotonic()
+        request = ClaimRequest(
+            queue=served.name,
+            limit=wanted,
+            token=token,
+            worker=self.name,
+            types=self.app.task_names,
+            policies=self.app.policies,
+            prefetch=prefetch,
+            after=served.position(),
+        )
+        try:
+            jobs = await self.app.arun_operation(lambda: self.app.store.claim(request))
+        except Interrupted:
+            jobs = await self.app.arun_operation(lambda: self.app.store.adopt(token))
+        served.claimed(jobs, wanted, began, request.after is None)
+        attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
+        self.leases.hold(attempts, began)
+        if prefetch:
+            self.buffer.put(attempts)
+        else:
+            self._last_attempts_at = time.monotonic()
+            self.buffer.hand(attempts)
+        return len(jobs)
+
+    def ended(self, attempt: Attempt) -> None:
+        """A job of this queue is here no longer."""
+        served = self.served.get(attempt.job.queue)
+        if served is not None:
+            served.held -= 1
+            if served.limit is not None:
+                self._woken.set()
+
+    async def _look_for_queues(self) -> None:
+        for queue in await self.app.arun_operation(self.app.store.live_queues):
+            self.served.setdefault(queue, Served(queue))
+        self._look_again = time.monotonic() + QUEUES_SECONDS
+
+    # Waiting
+
+    async def next_due(self) -> float:
+        """Seconds until the first job that waits for its time, at most the poll interval."""
+        seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
+        return self.poll_seconds if seconds is None else min(self.poll_seconds, max(0.001, seconds))
+
+    async def rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+
+    async def _room(self) -> None:
+        """All slots are busy and enough lies ready: until that has changed."""
+        waits = [asyncio.ensure_future(self._woken.wait()), asyncio.ensure_future(self.buffer.room_made.wait())]
+        try:
+            await asyncio.wait(waits, timeout=self.poll_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def heard(self, hint: Hint | None) -> None:
+        """On the listener's thread."""
+        if hint is None or (hint.kind == "ready" and hint.name not in self.served):
+            self._look_again = 0.0
+        if hint is None or (hint.kind == "ready" and (self.all_queues or hint.name in self.served)):
+            self._call(self.wake)
+        elif hint.kind == "told":
+            self.leases.ask(UUID(hint.name))
+
+    def _call(self, function: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            log.debug("a hint came after the end")
+
+    def stop(self) -> None:
+        self.stopping = True
+        self._woken.set()
+        self.buffer.room_made.set()

@@ -1,0 +1,98 @@
+"""Settlements, many at a time: one goes out when the one before has returned, with all that has gathered meanwhile.
+
+No timer: small batches when there is little to do, large ones under load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from ..app import Windlass
+from ..attempt import Attempt
+from ..errors import StoreUnavailable, WindlassError
+from ..job import JobError
+from ..lifecycle import FAILED
+from ..outcome import Settlement, encode_error
+from ..stores.store import Refusal
+
+log = logging.getLogger("windlass.worker")
+
+MOST_ROWS = 1000
+MOST_BYTES = 8 * 1024 * 1024
+LONGEST_WAIT = 15.0
+
+Ended = tuple[Attempt, Settlement]
+
+
+class Settler:
+    """Takes what has ended, and tells `settled` what became of it."""
+
+    def __init__(self, app: Windlass, settled: Callable[[list[Ended], list[Refusal]], None]) -> None:
+        self.app, self.settled = app, settled
+        self.waiting: list[Ended] = []
+        self.under_way = 0
+        self._something = asyncio.Event()
+        self._nothing = asyncio.Event()
+        self._nothing.set()
+
+    def add(self, attempt: Attempt, settlement: Settlement) -> None:
+        self.waiting.append((attempt, settlement))
+        self._something.set()
+        self._nothing.clear()
+
+    async def drained(self) -> None:
+        """When all that was added has been written."""
+        await self._nothing.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self.waiting:
+                batch = self._next_batch()
+                self.under_way = len(batch)
+                await self._write(batch)
+                self.under_way = 0
+            self._nothing.set()
+
+    def _next_batch(self) -> list[Ended]:
+        size = count = 0
+        for _, settlement in self.waiting[:MOST_ROWS]:
+            size += len(settlement.output or "") + len(settlement.error or "")
+            if count and size > MOST_BYTES:
+                break
+            count += 1
+        batch, self.waiting = self.waiting[:count], self.waiting[count:]
+        return batch
+
+    async def _write(self, batch: list[Ended]) -> None:
+        """Until it is written: the database may be gone for a while, and a settlement can be sent twice."""
+        delay = 0.1
+        while True:
+            try:
+                settlements = [settlement for _, settlement in batch]
+                refusals = await self.app.arun_operation(lambda: self.app.store.settle(settlements))  # noqa: B023
+            except (StoreUnavailable, WindlassError) as error:
+                log.warning("%d settlements wait for the store: %s", len(batch), error)
+            except Exception:
+                log.exception("the store refuses a settlement of %d", len(batch))
+                if len(batch) == 1:
+                    batch = [_given_up(batch[0])]
+                else:
+                    for one in batch:  # one bad one does not hold up the others
+                        await self._write([one])
+                    return
+            else:
+                self.settled(batch, refusals)
+                return
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            delay = min(delay * 2, LONGEST_WAIT)
+
+
+def _given_up(ended: Ended) -> Ended:
+    attempt, settlement = ended
+    error = encode_error(JobError("SettlementRefused", "the store could not write how this attempt ended"))
+    return attempt, Settlement(id=settlement.id, token=settlement.token, state=FAILED, error=error)

@@ -1,0 +1,169 @@
+"""`--processes N`: worker processes, and a parent that restarts the dead ones.
+
+The parent runs no handler, so nothing a handler does can stop it. While a child cannot renew its leases itself (a
+handler holds the interpreter), the parent does it, as long as the child is alive and not stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from ..app import Windlass
+
+log = logging.getLogger("windlass.supervisor")
+
+MOST_EARLY_DEATHS = 5  # in a row, before any child got ready
+LONGEST_DELAY = 30.0
+LONGEST_SILENCE = 10  # leases for which a silent child is believed to be busy
+TICK_SECONDS = 0.25
+
+
+@dataclass
+class Child:
+    """One worker process, and what it said through its pipe."""
+
+    process: subprocess.Popen[bytes]
+    pipe: int
+    heard_at: float = field(default_factory=time.monotonic)
+    renewed_at: float = field(default_factory=time.monotonic)
+    ready: bool = False
+    held: dict[UUID, float] = field(default_factory=dict)  # token -> seconds
+    rest: bytes = b""
+
+    def read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self.pipe, 1 << 16)
+            *lines, self.rest = (self.rest + data).split(b"\n")
+            for line in lines:
+                self.told(json.loads(line))
+
+    def told(self, message: dict[str, object]) -> None:
+        self.heard_at = self.renewed_at = time.monotonic()
+        self.ready = self.ready or "ready" in message
+        if "hold" in message:
+            self.held[UUID(str(message["hold"]))] = float(str(message["seconds"]))
+        if "drop" in message:
+            self.held.pop(UUID(str(message["drop"])), None)
+
+    def needs_help(self) -> bool:
+        """Silent for a third of a lease, alive, and not stopped by somebody."""
+        if not self.held:
+            return False
+        lease, now = min(self.held.values()), time.monotonic()
+        silent = now - self.heard_at
+        return lease / 3 < silent < lease * LONGEST_SILENCE and now - self.renewed_at > lease / 3 and self.runs()
+
+    def runs(self) -> bool:
+        if self.process.poll() is not None:
+            return False
+        try:
+            state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        return state not in ("T", "t", "Z", "X")
+
+
+class Supervisor:
+    def __init__(self, app: Windlass, arguments: list[str], count: int) -> None:
+        self.app, self.arguments, self.count = app, arguments, count
+        self.children: list[Child] = []
+        self.deaths = 0
+        self.stopping = False
+        self._start_at = [0.0] * count
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+        while True:
+            if not self.stopping:
+                self._start_missing()
+            for key, _ in self._selector.select(TICK_SECONDS):
+                key.data.read()
+            self._help_silent()
+            self._bury_dead()
+            if self.deaths >= MOST_EARLY_DEATHS:
+                log.error("%d worker processes died before they were ready: giving up", self.deaths)
+                self._pass_on(signal.SIGTERM, None)
+                self._wait_for_all()
+                return 1
+            if self.stopping and not self.children:
+                return 0
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        self.stopping = True
+        for child in self.children:
+            with contextlib.suppress(ProcessLookupError):
+                child.process.send_signal(signal.SIGTERM)
+
+    def _start_missing(self) -> None:
+        due = [index for index, moment in enumerate(self._start_at) if moment <= time.monotonic()]
+        for _ in due[: self.count - len(self.children)]:
+            mine, theirs = os.pipe()
+            os.set_blocking(mine, False)
+            command = [sys.executable, "-m", "windlass", *self.arguments, "--supervised-by", str(theirs)]
+            process = subprocess.Popen(command, pass_fds=[theirs], start_new_session=True)  # noqa: S603 - ourselves
+            os.close(theirs)
+            child = Child(process, mine)
+            self.children.append(child)
+            self._selector.register(mine, selectors.EVENT_READ, child)
+
+    def _help_silent(self) -> None:
+        for child in self.children:
+            if child.needs_help():
+                child.renewed_at = time.monotonic()
+                seconds = min(child.held.values())
+                tokens = list(child.held)
+                try:
+                    self.app.run_operation(lambda: self.app.store.hold(tokens, seconds))  # noqa: B023
+                    log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
+                except Exception as error:
+                    log.warning("leases of a busy process could not be renewed: %s", error)
+
+    def _bury_dead(self) -> None:
+        for child in [child for child in self.children if child.process.poll() is not None]:
+            self.children.remove(child)
+            self._selector.unregister(child.pipe)
+            os.close(child.pipe)
+            self.deaths = 0 if child.ready else self.deaths + 1
+            if child.process.returncode == 0 and not self.stopping:
+                self.stopping = not self.children  # it was told to end when there is no more to do
+                self.count -= 1
+            elif not self.stopping:
+                delay = min(LONGEST_DELAY, 0.1 * 2**self.deaths) * random.uniform(0.5, 1.5)
+                log.warning("process %d ended with %s; another starts in %.1f s", child.process.pid,
+                            child.process.returncode, delay)  # fmt: skip
+                self._start_at = [max(moment, time.monotonic() + delay) for moment in self._start_at]
+
+    def _wait_for_all(self) -> None:
+        for child in self.children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(10.0)
+
+
+class Reporter:
+    """In a child: tells the parent what is held."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._descriptor = descriptor
+
+    def __call__(self, **message: object) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, json.dumps(message).encode() + b"\n")
+
+
+Report = Callable[..., None]

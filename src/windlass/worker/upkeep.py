@@ -1,0 +1,64 @@
+"""What every worker does beside its jobs, now and then and never in step with the others: rescue what dead workers
+hold, remove what is no longer to be kept, and say that it is alive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from ..app import Windlass
+from ..outcome import Settlement
+from ..stores.store import WorkerInfo
+
+log = logging.getLogger("windlass.worker")
+
+RESCUE_PAGE = 200
+PRUNE_PAGE = 5000
+PRUNE_SECONDS = 60.0
+HEARTBEAT_SECONDS = 10.0
+GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off the list
+
+
+class Upkeep:
+    def __init__(
+        self, app: Windlass, describe: Callable[[], WorkerInfo], rescued: Callable[[list[Settlement]], None],
+        rescue_seconds: float,
+    ) -> None:  # fmt: skip
+        self.app, self.describe, self.rescued, self.rescue_seconds = app, describe, rescued, rescue_seconds
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._now_and_then(self.rescue_seconds, self.rescue))
+            group.create_task(self._now_and_then(PRUNE_SECONDS, self.prune))
+            group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat, at_once=True))
+
+    async def _now_and_then(self, seconds: float, errand: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
+        while True:
+            if not at_once:
+                await asyncio.sleep(seconds * random.uniform(0.5, 1.5))
+            at_once = False
+            try:
+                await errand()
+            except Exception as error:  # one bad round is not the last
+                log.warning("upkeep: %s failed: %s", errand.__name__, error)
+
+    async def rescue(self) -> None:
+        while True:
+            settlements = await self.app.arun_operation(lambda: self.app.store.rescue(RESCUE_PAGE))
+            if settlements:
+                log.warning("rescued %d jobs whose workers were not heard of", len(settlements))
+                self.rescued(settlements)
+            if len(settlements) < RESCUE_PAGE:
+                return
+
+    async def prune(self) -> None:
+        while await self.app.arun_operation(lambda: self.app.store.prune(PRUNE_PAGE)):
+            await asyncio.sleep(0.05)  # others want to write too
+
+    async def beat(self) -> None:
+        await self.app.arun_operation(lambda: self.app.store.beat(self.describe(), GONE_SECONDS))
+
+    async def farewell(self) -> None:
+        await self.app.arun_operation(lambda: self.app.store.farewell(self.describe().name))

@@ -1,0 +1,269 @@
+"""The worker: slots that take jobs from a buffer, a pump that fills it, a settler that writes what came of them.
+
+pump ── claim ──▶ buffer ──▶ slots ── execute ──▶ settler ── settle
+                    ▲                                │
+leases (a thread) renew all that is here ◀───────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from ..app import Windlass
+from ..attempt import Attempt, Stop
+from ..call import check_name
+from ..duration import Duration, to_seconds
+from ..errors import InvalidInput, WindlassError
+from ..lifecycle import PENDING
+from ..outcome import Settlement, give_back
+from ..stores.store import Refusal, Renewal, WorkerInfo
+from .buffer import Buffer
+from .events import Events
+from .executor import Executor
+from .leases import Leases
+from .pump import Pump
+from .settler import Ended, Settler
+from .upkeep import Upkeep
+
+log = logging.getLogger("windlass.worker")
+
+BREATH = 64  # jobs that a slot runs before it lets the others of the loop have their turn
+
+
+class Worker:
+    """`async with app.worker(): …`, or `await app.worker().run()`."""
+
+    def __init__(
+        self,
+        app: Windlass,
+        *,
+        queues: Sequence[str] | Mapping[str, int | None] | None = None,
+        concurrency: int = 50,
+        poll_interval: Duration = 5,
+        rescue_interval: Duration = 5,
+        grace: Duration = 30,
+        until_idle: bool = False,
+        max_jobs: int | None = None,
+    ) -> None:
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
+            raise InvalidInput(f"concurrency is a number from 1 to 10,000, not {concurrency!r}")
+        self.app, self.concurrency, self.until_idle, self.max_jobs = app, concurrency, until_idle, max_jobs
+        self.queues = _queue_limits(queues)
+        self.poll_seconds, self.rescue_seconds = to_seconds(poll_interval), to_seconds(rescue_interval)
+        self.grace_seconds = to_seconds(grace)
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"  # random: a reused one hid orphans
+        self.running: set[Attempt] = set()
+        self.started = self.completed = self.failed = self.retried = 0
+        self.report: Callable[..., None] | None = None
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[int] | None = None
+
+    # Its life
+
+    async def run(self) -> int:
+        """Work until stopped (or idle, or `max_jobs` were run): how many jobs were run."""
+        await self._open()
+        helpers = [
+            asyncio.create_task(work, name=f"windlass {name}")
+            for name, work in (("settler", self.settler.run()), ("upkeep", self.upkeep.run()))
+        ]
+        slots = [asyncio.create_task(self._slot(), name="windlass slot") for _ in range(self.concurrency)]
+        pump = asyncio.create_task(self.pump.run(), name="windlass pump")
+        watch = asyncio.create_task(self._until_end(), name="windlass watch")
+        try:
+            await asyncio.wait([watch, pump, *helpers], return_when=asyncio.FIRST_COMPLETED)
+            for task in (pump, *helpers):
+                if task.done() and not task.cancelled() and (error := task.exception()):
+                    raise error
+        finally:
+            await self._shut_down(pump, watch, slots, helpers)
+        return self.started
+
+    async def _open(self) -> None:
+        await self.app.aprepare()
+        loop = asyncio.get_running_loop()
+        self.buffer = Buffer(self.concurrency)
+        self.events = Events(self.app)
+        self.executor = Executor(self.app, self.concurrency)
+        self.settler = Settler(self.app, self._settled)
+        self.leases = Leases(self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal))
+        self.pump = Pump(
+            self.app, self.buffer, self.leases, name=self.name, queues=self.queues, poll_seconds=self.poll_seconds,
+            may_claim=self._may_claim,
+        )  # fmt: skip
+        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
+        self.leases.start()
+        self._deafen = self.app.store.wakeup.listen(self.pump.heard)
+
+    async def _until_end(self) -> None:
+        """Until someone says stop, or there is no more to do."""
+        if not self.until_idle and self.max_jobs is None:
+            await self._stopping.wait()
+            return
+        while not self._stopping.is_set():
+            busy = len(self.buffer) or self.running or self.settler.waiting or self.settler.under_way
+            if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
+                return
+            if not busy and self.until_idle and self.pump.idle:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), 0.005)
+
+    def stop(self) -> None:
+        """Claim no more, give back what was not started, let the rest end (within `grace`). Again: at once."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def _shut_down(self, pump: Any, watch: Any, slots: list[Any], helpers: list[Any]) -> None:
+        self._stopping.set()
+        self.pump.stop()
+        await _ended(pump, within=5.0)
+        for attempt in self.buffer.clear():
+            self.settler.add(attempt, give_back(attempt.job, attempt.token))
+        await self._let_end()
+        await _ended(asyncio.create_task(self.settler.drained()), within=self.grace_seconds if self.running else 10.0)
+        for task in (watch, *slots, *helpers):
+            task.cancel()
+        await asyncio.wait([watch, *slots, *helpers], timeout=1.0)
+        self._deafen()
+        await asyncio.to_thread(self.leases.stop)
+        with contextlib.suppress(WindlassError):
+            await self.upkeep.farewell()
+        await self.executor.close()
+        await self.events.close()
+
+    async def _let_end(self) -> None:
+        """First by themselves, then interrupted; who does not listen is left behind, and its lease fences it."""
+        deadline = time.monotonic() + self.grace_seconds
+        while self.running and time.monotonic() < deadline and not self._hurry.is_set():
+            await asyncio.sleep(0.01)
+        for attempt in list(self.running):
+            attempt.interrupt(Stop.SHUTDOWN)
+        deadline = time.monotonic() + (0.5 if self._hurry.is_set() else 2.0)
+        while self.running and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for attempt in self.running:
+            log.error("job %s does not end; it is left behind, and another worker will run it again", attempt.job.id)
+
+    # A slot
+
+    async def _slot(self) -> None:
+        buffer, count = self.buffer, 0
+        while True:
+            attempt = buffer.pop() or await buffer.take()
+            self.running.add(attempt)
+            self.started += 1
+            if self.app.hooks:
+                self.events.started(attempt)
+            began = time.perf_counter()
+            try:
+                settlement = await self.executor.execute(attempt)
+            finally:
+                self.running.discard(attempt)
+                self.pump.ended(attempt)
+            buffer.ran(time.perf_counter() - began)
+            if settlement is None:
+                self.leases.let_go([attempt])
+            else:
+                self.settler.add(attempt, settlement)
+            count += 1
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _may_claim(self) -> int:
+        if self.max_jobs is None:
+            return 1_000_000
+        return self.max_jobs - self.started - len(self.buffer)
+
+    # What is heard
+
+    def _told(self, attempt: Attempt, renewal: Renewal) -> None:
+        if renewal.expires_at is None:
+            attempt.interrupt(Stop.LEASE_LOST, renewal.reason)
+        elif renewal.cancel_requested:
+            attempt.interrupt(Stop.CANCEL, "cancelled while it ran")
+
+    def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
+        self.leases.let_go(attempt for attempt, _ in batch)
+        refused = {refusal.id: refusal.reason for refusal in refusals}
+        soonest: float | None = None
+        for attempt, settlement in batch:
+            if settlement.id in refused:
+                log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id])
+                continue
+            if settlement.state == "completed":
+                self.completed += 1
+            elif settlement.state == PENDING:
+                self.retried += settlement.error is not None
+                delay = settlement.delay_seconds or 0.0
+                soonest = delay if soonest is None else min(soonest, delay)
+            else:
+                self.failed += 1
+            self.events.settled(attempt, settlement)
+        if soonest is not None and soonest < self.poll_seconds:
+            asyncio.get_running_loop().call_later(soonest, self.pump.wake)
+
+    def _rescued(self, settlements: list[Settlement]) -> None:
+        self.events.rescued(settlements)
+        self.pump.wake()
+
+    def describe(self) -> WorkerInfo:
+        queues = None if self.queues is None else list(self.queues)
+        return WorkerInfo(
+            name=self.name, host=socket.gethostname(), pid=os.getpid(), queues=queues, types=sorted(self.app.tasks),
+            concurrency=self.concurrency, running=len(self.running),
+        )  # fmt: skip
+
+    # As a context
+
+    async def __aenter__(self) -> Worker:
+        self._task = asyncio.create_task(self.run(), name="windlass worker")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        if self._task is not None:
+            await self._task
+
+    def heed_signals(self) -> None:
+        """SIGTERM and SIGINT stop; the second one at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.stop)
+
+
+def _queue_limits(queues: Sequence[str] | Mapping[str, int | None] | None) -> dict[str, int | None] | None:
+    if queues is None:
+        return None
+    if isinstance(queues, str):
+        raise InvalidInput("queues is a list of names, or a mapping of names to limits")
+    limits = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues)
+    for name, limit in limits.items():
+        check_name("queue", name)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise InvalidInput(f"queue {name}: a limit is a number from 1 on, not {limit!r}")
+    return limits
+
+
+def _safely(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
+
+
+async def _ended(task: asyncio.Task[Any], within: float) -> None:
+    await asyncio.wait([task], timeout=within)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=1.0)

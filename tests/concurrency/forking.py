@@ -1,0 +1,47 @@
+"""A program that uses an app, forks, and uses it on both sides at once: `python -m tests.concurrency.forking URL`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from windlass import Windlass
+
+JOBS = 40
+
+
+def use(app: Windlass, queue: str) -> None:
+    """From enqueueing to completion, many times over."""
+    jobs = [app.enqueue("greet", {"queue": queue}, queue=queue) for _ in range(JOBS)]
+    attempts = app.claim(JOBS, queues=[queue])
+    assert {attempt.job.id for attempt in attempts} == {job.id for job in jobs}
+    for attempt in attempts:
+        attempt.complete(queue)
+    assert all(app.result(job) == queue for job in jobs)
+
+
+def main(url: str) -> None:
+    app = Windlass(url)
+    use(app, "before")
+    stop_listening = app.store.wakeup.listen(lambda hint: None)
+    child = os.fork()
+    if child == 0:
+        try:
+            use(app, "child")
+            app.store.wakeup.listen(lambda hint: None)()
+            app.close()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    use(app, "parent")
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, "the child failed"
+    use(app, "after")
+    assert app.counts().completed == app.counts().total == 4 * JOBS
+    stop_listening()
+    app.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

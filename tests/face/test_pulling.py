@@ -1,0 +1,116 @@
+"""The pull interface, for those who drive their own loop."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.face.either import Either
+from windlass import Conflict, InvalidInput, LeaseLost, Windlass
+
+
+async def test_claimed_in_order_and_completed(app: Windlass, either: Either) -> None:
+    @app.task
+    def square(number: int) -> int:
+        return number**2
+
+    for number in range(4):
+        await either.enqueue("square", {"number": number}, priority=number)
+    attempts = await either.claim(limit=3, worker="me", lease="5m")
+    assert [attempt.job.input["number"] for attempt in attempts] == [3, 2, 1]
+    first = attempts[0]
+    assert (first.number, first.tenant, first.job.state, first.job.worker) == (1, "", "running", "me")
+    assert timedelta(minutes=4) < first.lease_expires_at - first.job.claimed_at < timedelta(minutes=6)
+    await either.of(first).complete(9)
+    done = await either.of(first.job).refresh()
+    assert (done.state, done.output, done.error) == ("completed", 9, None)
+    assert done.finished_at is not None
+    assert await either.of(first.job).result() == 9
+    with pytest.raises(Conflict, match="settled already"):
+        await either.of(first).complete(9)
+    assert [attempt.job.input["number"] for attempt in await either.claim()] == [0]
+    assert await either.claim() == []
+
+
+async def test_failed_for_good(app: Windlass, either: Either) -> None:
+    for error in ("no such user", KeyError("user")):
+        await either.enqueue("send", {})
+        (attempt,) = await either.claim()
+        await either.of(attempt).fail(error)
+        failed = await either.of(attempt.job).refresh()
+        assert (failed.state, failed.attempt) == ("failed", 1)
+        assert "user" in failed.error.message
+        assert failed.error.type in ("Fail", "KeyError")
+
+
+async def test_sent_back_to_be_tried_again(app: Windlass, either: Either) -> None:
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)
+    for wish, seconds in (({"after": "1h"}, 3600), ({"at": moment}, 7200), ({"error": OSError("x"), "after": 60}, 60)):
+        job = await either.enqueue("send", {})
+        (attempt,) = await either.claim()
+        await either.of(attempt).retry(**wish)
+        waiting = await either.of(job).refresh()
+        assert (waiting.state, waiting.attempt) == ("pending", 1)
+        assert abs((waiting.run_at - waiting.created_at).total_seconds() - seconds) < 30
+        assert waiting.error is not None
+        await either.of(job).delete()
+    with pytest.raises(InvalidInput, match="not both"):
+        await either.of(attempt).retry(after=1, at=moment)
+
+
+async def test_given_back_at_no_cost(app: Windlass, either: Either) -> None:
+    await either.enqueue("send", {})
+    (attempt,) = await either.claim()
+    await either.of(attempt).release()
+    (again,) = await either.claim()
+    assert again.number == 1
+
+
+async def test_renewed_and_lost(app: Windlass, either: Either) -> None:
+    await either.enqueue("send", {})
+    (attempt,) = await either.claim(lease=60)
+    app.store.clock.move(timedelta(seconds=50))
+    end = await either.of(attempt).renew()
+    assert end == attempt.lease_expires_at
+    assert timedelta(seconds=100) < end - attempt.job.claimed_at < timedelta(seconds=130)
+    assert await either.rescue() == 0
+    app.store.clock.move(timedelta(seconds=70))
+    assert await either.rescue() == 1
+    for late in (either.of(attempt).renew(), either.of(attempt).complete(1)):
+        with pytest.raises(LeaseLost, match=str(attempt.job.id)):
+            await late
+    app.store.clock.move(timedelta(minutes=10))
+    (again,) = await either.claim()
+    assert (again.number, again.job) == (2, attempt.job)
+    with pytest.raises(LeaseLost):
+        await either.of(attempt).retry()
+    await either.of(again).complete()
+
+
+async def test_a_silent_worker_is_rescued_before_its_lease_ends_if_one_says_so(app: Windlass, either: Either) -> None:
+    await either.enqueue("send", {})
+    (attempt,) = await either.claim(lease="1d")
+    assert await either.rescue() == 0
+    assert await either.rescue(stale_before=attempt.job.claimed_at - timedelta(minutes=1)) == 0
+    app.store.clock.move(timedelta(minutes=5))
+    assert await either.rescue(stale_before=attempt.job.claimed_at + timedelta(minutes=1)) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": 0},
+        {"limit": 10_001},
+        {"limit": "1"},
+        {"queues": "mail"},
+        {"queues": [""]},
+        {"types": "send"},
+        {"lease": "soon"},
+    ],
+)
+async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict) -> None:
+    await either.enqueue("send", {})
+    with pytest.raises(InvalidInput):
+        await either.claim(**wrong)
+    assert (await either.counts()).pending == 1
