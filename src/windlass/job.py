@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
-from .duration import Duration
 from .clock import from_microseconds
+from .duration import Duration
 from .errors import WindlassError
 from .lifecycle import FINISHED, State
 from .policy import Policy

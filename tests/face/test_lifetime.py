@@ -116,7 +116,6 @@ def test_several_event_loops_at_once(app: Windlass) -> None:
         jobs = await asyncio.gather(*(double.aenqueue(number) for _ in range(5)))
         await app.arun_worker(until_idle=True)
         results = await asyncio.gather(*(job.aresult(timeout=20) for job in jobs))
-        await app.store.connections.aclose_loop()
         return sum(results)
 
     with ThreadPoolExecutor(4) as pool:

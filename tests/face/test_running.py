@@ -159,13 +159,8 @@ async def test_a_handler_says_how_its_attempt_ends(app: Windlass, either: Either
     jobs = {way: await either.enqueue("end", {"way": way}) for way in ways}
     assert await either.run_worker(until_idle=True) == 4
     ended = {way: await either.of(job).refresh() for way, job in jobs.items()}
-    states = {way: (job.state, job.attempt) for way, job in ended.items()}
-    assert states == {
-        "retry": ("pending", 1),
-        "snooze": ("pending", 0),
-        "fail": ("failed", 1),
-        "cancel": ("cancelled", 1),
-    }
+    states = [(job.state, job.attempt) for job in ended.values()]
+    assert states == [("pending", 1), ("pending", 0), ("failed", 1), ("cancelled", 1)]
     for way in ("retry", "snooze"):
         assert timedelta(minutes=59) < ended[way].run_at - ended[way].created_at < timedelta(minutes=61)
     with pytest.raises(JobFailed, match="no such user"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
@@ -23,8 +24,11 @@ GLANCE_SECONDS = 0.25
 class Leases:
     """What this worker holds. `told` is called, on the thread, for each lease that is lost or to be cancelled."""
 
-    def __init__(self, app: Windlass, told: Callable[[Attempt, Renewal], None]) -> None:
-        self.app, self.told = app, told
+    def __init__(
+        self, app: Windlass, told: Callable[[Attempt, Renewal], None], report: Callable[..., None] | None = None
+    ) -> None:
+        self.app, self.told, self.report = app, told, report
+        self._of_token: Counter[UUID] = Counter()
         self._due: dict[Attempt, float] = {}  # when each is to be renewed
         self._lock = threading.Lock()
         self._asked: set[UUID] = set()
@@ -45,11 +49,23 @@ class Leases:
         with self._lock:
             for attempt in attempts:
                 self._due[attempt] = since + _seconds(attempt) / PART
+                if self.report is not None:
+                    self._tell_supervisor(attempt, self.report)
+
+    def _tell_supervisor(self, attempt: Attempt, report: Callable[..., None]) -> None:
+        """Before it is started: once it runs, nobody may be able to say anything."""
+        self._of_token[attempt.token] += 1
+        if self._of_token[attempt.token] == 1:
+            report(hold=str(attempt.token), seconds=_seconds(attempt))
 
     def let_go(self, attempts: Iterable[Attempt]) -> None:
         with self._lock:
             for attempt in attempts:
-                self._due.pop(attempt, None)
+                if self._due.pop(attempt, None) is not None and self.report is not None:
+                    self._of_token[attempt.token] -= 1
+                    if not self._of_token[attempt.token]:
+                        del self._of_token[attempt.token]
+                        self.report(drop=str(attempt.token))
 
     def ask(self, id: UUID) -> None:
         """Someone says that there is news of this job: if it is here it is renewed now, and the answer tells."""
@@ -59,6 +75,8 @@ class Leases:
 
     def _run(self) -> None:
         while not self._stopping:
+            if self.report is not None:
+                self.report(beat=True)
             try:
                 self._renew()
             except Exception as error:

@@ -23,7 +23,14 @@ from ..job import Job
 from ..outcome import Cancel, Described, Fail, Retry, Snooze, describe_error
 from ..task import Task
 
+CHILD_NAME = "windlass-handler"
 _context = multiprocessing.get_context("spawn")
+
+
+def refuse_in_child() -> None:
+    """A child imports the program that it belongs to; that is not to start a worker of its own."""
+    if multiprocessing.current_process().name == CHILD_NAME:
+        raise WindlassError("a worker is started while the program is imported: put it under if __name__ == '__main__'")
 
 
 class ProcessDied(Exception):
@@ -81,7 +88,7 @@ def _place(task: Task[..., Any]) -> tuple[str, str]:
 class _Child:
     def __init__(self) -> None:
         self.pipe, theirs = _context.Pipe()
-        self.process = _context.Process(target=serve, args=(theirs,), daemon=True)
+        self.process = _context.Process(target=serve, args=(theirs,), name=CHILD_NAME, daemon=True)
         self.process.start()
         theirs.close()
 

@@ -54,7 +54,9 @@ class Upkeep:
                 return
 
     async def prune(self) -> None:
-        while await self.app.arun_operation(lambda: self.app.store.prune(PRUNE_PAGE)):
+        gone = 1
+        while gone:
+            gone = await self.app.arun_operation(lambda: self.app.store.prune(PRUNE_PAGE))
             await asyncio.sleep(0.05)  # others want to write too
 
     async def beat(self) -> None:

@@ -30,6 +30,7 @@ from .buffer import Buffer
 from .events import Events
 from .executor import Executor
 from .leases import Leases
+from .processes import refuse_in_child
 from .pump import Pump
 from .settler import Ended, Settler
 from .upkeep import Upkeep
@@ -90,19 +91,24 @@ class Worker:
         return self.started
 
     async def _open(self) -> None:
+        refuse_in_child()
         await self.app.aprepare()
         loop = asyncio.get_running_loop()
         self.buffer = Buffer(self.concurrency)
         self.events = Events(self.app)
         self.executor = Executor(self.app, self.concurrency)
         self.settler = Settler(self.app, self._settled)
-        self.leases = Leases(self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal))
+        self.leases = Leases(
+            self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
+        )
         self.pump = Pump(
             self.app, self.buffer, self.leases, name=self.name, queues=self.queues, poll_seconds=self.poll_seconds,
             may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
         self.leases.start()
+        if self.report is not None:
+            self.report(ready=True)
         self._deafen = self.app.store.wakeup.listen(self.pump.heard)
 
     async def _until_end(self) -> None:
@@ -145,16 +151,18 @@ class Worker:
 
     async def _let_end(self) -> None:
         """First by themselves, then interrupted; who does not listen is left behind, and its lease fences it."""
-        deadline = time.monotonic() + self.grace_seconds
-        while self.running and time.monotonic() < deadline and not self._hurry.is_set():
-            await asyncio.sleep(0.01)
+        await self._quiet(self.grace_seconds, unless_hurried=True)
         for attempt in list(self.running):
             attempt.interrupt(Stop.SHUTDOWN)
-        deadline = time.monotonic() + (0.5 if self._hurry.is_set() else 2.0)
-        while self.running and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        await self._quiet(0.5 if self._hurry.is_set() else 2.0)
         for attempt in self.running:
             log.error("job %s does not end; it is left behind, and another worker will run it again", attempt.job.id)
+
+    async def _quiet(self, seconds: float, *, unless_hurried: bool = False) -> None:
+        """Until nothing runs, for so long at most. Looks now and then: an event would cost every job a little."""
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline and not (unless_hurried and self._hurry.is_set()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     # A slot
 
