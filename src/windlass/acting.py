@@ -12,7 +12,7 @@ from .errors import Conflict, InvalidInput, JobNotFound
 from .job import Job
 from .lifecycle import LIVE, STATES, Event, State, why_not
 from .operation import Operation
-from .stores.store import Change, Counts, Filter, Store
+from .stores.store import Change, Counts, Filter, Store, WorkerInfo
 from .stores.wakeup import Hint
 from .twins import twins
 
@@ -223,6 +223,12 @@ class Acting:
         return (yield from self.store.paused())
 
     paused, apaused = twins(_paused)
+
+    def _workers(self) -> Operation[list[WorkerInfo]]:
+        """The workers that are alive: host, pid, queues, how many jobs they run."""
+        return (yield from self.store.workers())
+
+    workers, aworkers = twins(_workers)
 
     def _rescue_some(self, stale_before: datetime | None) -> Operation[int]:
         settlements = yield from self.store.rescue(CHUNK, stale_before=stale_before)

@@ -28,6 +28,11 @@ class Unique:
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not self.key:
             raise InvalidInput("a unique key is a string that is not empty")
+        if self.kind == "window":
+            try:
+                to_timedelta(self.until)
+            except InvalidInput as error:
+                raise InvalidInput(f"until is 'claimed', 'finished', 'forever' or a duration; {error}") from None
         if self.on_conflict not in ("keep", "replace", "raise"):
             raise InvalidInput(f"on_conflict is 'keep', 'replace' or 'raise', not {self.on_conflict!r}")
         if self.on_conflict == "replace" and self.until != "claimed":

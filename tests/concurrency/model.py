@@ -136,13 +136,14 @@ class Model:
         waiting = [job for job in self.jobs.values() if job.queue == queue and job.state == PENDING]
         return sorted((job for job in waiting if job.run_at <= self.now), key=lambda job: job.order)
 
-    def claim(self, queue: str, limit: int, prefetch: bool, token: UUID, lease_seconds: float) -> list[ModelJob]:
-        taken = [job for job in self.due(queue)[:limit] if not (prefetch and job.is_last(job.attempt + 1))]
-        for job in taken:
+    def claimable(self, queue: str, limit: int, prefetch: bool) -> list[ModelJob]:
+        return [job for job in self.due(queue) if not (prefetch and job.is_last(job.attempt + 1))][:limit]
+
+    def claim(self, jobs: Sequence[ModelJob], token: UUID, lease_seconds: float) -> None:
+        for job in jobs:
             job.state, job.token, job.attempt = RUNNING, token, job.attempt + 1
             job.lease_ends = self.now + timedelta(seconds=lease_seconds)
             job.holds_key = job.holds_key and job.until != "claimed"
-        return taken
 
     def holds(self, id: UUID, token: UUID) -> bool:
         job = self.jobs.get(id)

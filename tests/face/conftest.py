@@ -41,7 +41,7 @@ def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(params=["sqlite", "postgres", "mongodb"])
 def new_app(request: pytest.FixtureRequest) -> Iterator[Callable[..., Windlass]]:
     """Makes apps on one and the same queue, which is empty at first."""
-    home: dict[str, str] = request.getfixturevalue(f"{request.param}_home")
+    home: dict[str, Any] = request.getfixturevalue(f"{request.param}_home")
     apps: list[Windlass] = []
 
     def make(**options: Any) -> Windlass:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,7 +16,7 @@ from windlass import InvalidInput, JobCancelled, JobNotFound, Windlass
 
 async def test_a_result_is_waited_for(app: Windlass, either: Either) -> None:
     job = await either.enqueue("send", {})
-    waiting = asyncio.create_task(either.of(job).result(timeout="30s"))
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(either.of(job).result(timeout="30s"))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     (attempt,) = await app.aclaim()
@@ -56,7 +57,7 @@ async def test_of_what_is_not_kept_or_not_there(app: Windlass, either: Either) -
         with pytest.raises(JobNotFound, match=str(id)):
             await either.result(id)
     deleted = await either.enqueue("send", {})
-    waiting = asyncio.create_task(either.of(deleted).result(timeout=30))
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(either.of(deleted).result(timeout=30))
     await either.of(deleted).delete()
     with pytest.raises(JobNotFound):
         await waiting

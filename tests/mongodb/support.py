@@ -77,7 +77,9 @@ def explain(store: MongoStore, request: Any) -> dict[str, Any]:
     if "sort" in request.options:
         command["sort"] = dict(request.options["sort"])
     if "limit" in request.options:
-        command["limit"] = request.options["limit"]
+        command["limit"] = abs(request.options["limit"])
+    if "hint" in request.options:
+        command["hint"] = request.options["hint"]
     database = raw(store, "jobs").database
     answer = database.command("explain", command, verbosity="executionStats", codec_options=HANDLE["codec_options"])
     stats: dict[str, Any] = answer["executionStats"]

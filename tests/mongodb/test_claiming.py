@@ -43,7 +43,7 @@ class Disturbed:
         self.before, self.lost = before, lost
 
     def execute(self, step: Step) -> Rows:
-        writes = isinstance(step, Request) and step.method == "update_many"
+        writes = isinstance(step, Request) and step.method == "bulk_write"
         if writes and self.before is not None:
             self.before()
             self.before = None

@@ -139,6 +139,15 @@ def test_claim_reads_the_ready_index_and_writes_by_place(stale: Scene, mode: str
 
 
 @pytest.mark.parametrize("mode", ["custom", "generic"])
+def test_to_look_past_last_attempts_reads_the_ready_index_in_its_order(stale: Scene, mode: str) -> None:
+    operation = stale.store.claim(ClaimRequest(queue="q1", limit=500, token=uuid4(), worker="w", prefetch=True))
+    next(operation)
+    nodes = stale.nodes(operation.send([]), mode)
+    assert scans(nodes) == {("Index Scan", "windlass_jobs_ready")}
+    assert "Sort" not in {node["Node Type"] for node in nodes}
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
 @pytest.mark.parametrize("seqscan", ["on", "off"])
 @pytest.mark.parametrize("state", ["completed", "failed"])
 def test_settle_goes_through_the_primary_key(stale: Scene, mode: str, seqscan: str, state: Any) -> None:

@@ -67,7 +67,8 @@ def run_in_loop(app: Windlass, options: dict[str, Any], supervised_by: int | Non
     async def work() -> None:
         worker = Worker(app, **options)
         if supervised_by is not None:
-            worker.report = Reporter(supervised_by)
+            loop = asyncio.get_running_loop()
+            worker.report = Reporter(supervised_by, lambda: loop.call_soon_threadsafe(worker.end))
         worker.heed_signals()
         status = asyncio.create_task(show(worker))
         try:

@@ -10,6 +10,7 @@ from uuid_utils.compat import uuid7
 
 from ..job import Job
 from ..lifecycle import State
+from ..operation import Operation
 from ..policy import UNLIMITED, Policy
 from .bench import BY_NAME, Bench, columns, facts, new_job
 
@@ -99,7 +100,7 @@ class Enqueueing:
 
     @pytest.mark.parametrize("count", [2, 60])
     def test_what_fails_after_the_jobs_were_added_takes_them_back(self, bench: Bench, count: int) -> None:
-        def add_and_fail():  # type: ignore[no-untyped-def]
+        def add_and_fail() -> Operation[None]:
             yield from bench.store.enqueue([new_job() for _ in range(count)])
             raise RuntimeError("on second thoughts")
 

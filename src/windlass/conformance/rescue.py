@@ -31,7 +31,7 @@ class Rescuing:
         held = bench.hold(lease_seconds=60)
         bench.add()
         bench.finish()
-        bench.pass_time(seconds=55)
+        bench.pass_time(seconds=30)
         assert bench.rescue() == []
         bench.accept(held.completes())
 

@@ -19,6 +19,7 @@ log = logging.getLogger("windlass.worker")
 PART = 3  # a lease is renewed when a third of it has passed
 MOST_AT_ONCE = 2000
 GLANCE_SECONDS = 0.25
+ASK_SECONDS = 1.0
 
 
 class Leases:
@@ -32,6 +33,8 @@ class Leases:
         self._due: dict[Attempt, float] = {}  # when each is to be renewed
         self._lock = threading.Lock()
         self._asked: set[UUID] = set()
+        self._all_asked = False
+        self._all_answered_at = 0.0
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="windlass-leases", daemon=True)
@@ -73,6 +76,10 @@ class Leases:
             self._asked.add(id)
         self._wake.set()
 
+    def ask_all(self) -> None:
+        """Something has happened, nobody can say what: of long-running jobs, news is asked for once a second."""
+        self._all_asked = True
+
     def _run(self) -> None:
         while not self._stopping:
             if self.report is not None:
@@ -89,6 +96,10 @@ class Leases:
         now = time.monotonic()
         with self._lock:
             asked, self._asked = self._asked, set()
+            if self._all_asked and now - self._all_answered_at > ASK_SECONDS:
+                old = {a.job.id for a, moment in self._due.items() if moment - _seconds(a) / PART < now - ASK_SECONDS}
+                self._all_asked, self._all_answered_at = len(old) < len(self._due), now
+                asked |= old
             attempts = [
                 attempt for attempt, moment in self._due.items() if moment <= now or (asked and attempt.job.id in asked)
             ]

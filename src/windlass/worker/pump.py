@@ -156,6 +156,8 @@ class Pump:
         """On the listener's thread."""
         if hint is None or (hint.kind == "ready" and hint.name not in self.served):
             self._look_again = 0.0
+        if hint is None:
+            self.leases.ask_all()
         if hint is None or (hint.kind == "ready" and (self.all_queues or hint.name in self.served)):
             self._call(self.wake)
         elif hint.kind == "told":

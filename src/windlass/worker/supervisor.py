@@ -155,15 +155,14 @@ class Supervisor:
 
 
 class Reporter:
-    """In a child: tells the parent what is held."""
+    """In a child: tells the parent what is held; `gone` is called when there is no parent any more."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
         os.set_inheritable(descriptor, False)
-        self._descriptor = descriptor
+        self._descriptor, self._gone = descriptor, gone
 
     def __call__(self, **message: object) -> None:
-        with contextlib.suppress(OSError):
+        try:
             os.write(self._descriptor, json.dumps(message).encode() + b"\n")
-
-
-Report = Callable[..., None]
+        except OSError:
+            self._gone()

@@ -18,6 +18,7 @@ RESCUE_PAGE = 200
 PRUNE_PAGE = 5000
 PRUNE_SECONDS = 60.0
 HEARTBEAT_SECONDS = 10.0
+LONGEST_DELAY = 30.0
 GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off the list
 
 
@@ -35,14 +36,15 @@ class Upkeep:
             group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat, at_once=True))
 
     async def _now_and_then(self, seconds: float, errand: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
+        delay = 0.0 if at_once else seconds
         while True:
-            if not at_once:
-                await asyncio.sleep(seconds * random.uniform(0.5, 1.5))
-            at_once = False
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             try:
                 await errand()
+                delay = seconds
             except Exception as error:  # one bad round is not the last
                 log.warning("upkeep: %s failed: %s", errand.__name__, error)
+                delay = min(max(2 * delay, 1.0), LONGEST_DELAY)
 
     async def rescue(self) -> None:
         while True:

@@ -131,6 +131,10 @@ class Worker:
             self._hurry.set()
         self._stopping.set()
 
+    def end(self) -> None:
+        """Stop, however often it is said."""
+        self._stopping.set()
+
     async def _shut_down(self, pump: Any, watch: Any, slots: list[Any], helpers: list[Any]) -> None:
         self._stopping.set()
         self.pump.stop()

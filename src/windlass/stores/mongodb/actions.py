@@ -145,4 +145,4 @@ def brought_back(document: Document, now: datetime) -> Document:
         changes["previous_token"] = document["token"]
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
-    return {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, "")}
+    return {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}

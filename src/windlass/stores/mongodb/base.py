@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,11 +16,17 @@ from .documents import MILLISECOND, Document, round_down
 # What a decision about a job needs to know of it, without its payloads.
 BRIEF = dict.fromkeys(
     (
-        *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "purge_at"),
-        *("keep_seconds", "cancel_requested", "unique_key", "unique_until"),
+        *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "finished_at"),
+        *("purge_at", "keep_seconds", "cancel_requested", "unique_key", "unique_until"),
     ),
     1,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Hurried(Request):
+    """A write that need not wait until a majority has it: because one that waits comes after it, and the server keeps
+    their order; or because to lose it does no harm."""
 
 
 class Base:
@@ -33,6 +40,7 @@ class Base:
         self.queues = f"{prefix}queues"
         self.tallies = f"{prefix}tallies"
         self.hints = f"{prefix}hints"
+        self.workers_seen = f"{prefix}workers"
         self.migrations = f"{prefix}migrations"
 
     # Time
@@ -49,7 +57,7 @@ class Base:
         """The server's time, by way of the one document that is always there."""
         rows = yield Request(self.migrations, "find", ({"_id": 1}, {"now": "$$NOW"}), alone=True)
         if not rows:
-            raise SchemaMismatch("the database has no Windlass collections yet: call migrate(), or `windlass migrate`")
+            raise no_schema()
         return self.by_our_clock(rows[0]["now"])
 
     # Requests
@@ -60,13 +68,20 @@ class Base:
         """Up to about `size` documents, in one batch: the server's own first batch is 101."""
         return Request(self.jobs, "find", (filter, projection), {"batch_size": size + 1}, alone)
 
-    def read_brief(self, ids: Iterable[UUID]) -> Operation[tuple[dict[UUID, Document], datetime]]:
-        """What a decision needs of these jobs, in the operation's transaction, and the time there.
+    def read_brief(
+        self, ids: Iterable[UUID], *, alone: bool = False
+    ) -> Operation[tuple[dict[UUID, Document], datetime]]:
+        """What a decision needs of these jobs, and the time there.
 
-        Nothing of it can change until the transaction ends without a write conflict, and then all is tried again.
+        In the operation's transaction nothing of it can change until that ends without a write conflict, and then all
+        is tried again. `alone`: as it is at this moment.
         """
         wanted = list(dict.fromkeys(ids))
         projection = {**BRIEF, "now": "$$NOW"}
-        rows = yield self.find_jobs({"_id": {"$in": wanted}}, projection, size=len(wanted), alone=False)
+        rows = yield self.find_jobs({"_id": {"$in": wanted}}, projection, size=len(wanted), alone=alone)
         now = self.by_our_clock(rows[0]["now"]) if rows else EPOCH
         return {row["_id"]: row for row in rows}, now
+
+
+def no_schema() -> SchemaMismatch:
+    return SchemaMismatch("the database has no Windlass collections yet: call migrate(), or `windlass migrate`")

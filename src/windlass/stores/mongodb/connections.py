@@ -41,6 +41,7 @@ from ...operation import (
     drive,
     persistent,
 )
+from .base import Hurried
 from .failures import COMMIT_UNKNOWN, RAISED, STANDALONE, translate
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ SELECTION_MILLISECONDS = 5000
 COMMIT_TRIES = 3
 PATIENCE = 5  # rounds of tries, about two seconds each, for a document that another transaction holds
 
-MAJORITY = WriteConcern("majority")
+MAJORITY, PRIMARY = WriteConcern("majority"), WriteConcern(1)
 TRANSACTION = {
     "read_concern": ReadConcern("snapshot"),
     "write_concern": MAJORITY,
@@ -126,7 +127,8 @@ class SyncConnection:
         return ()
 
     def _call(self, request: Request) -> Rows:
-        method = getattr(self._database[request.collection], request.method)
+        collection = self._database.get_collection(request.collection, write_concern=write_concern_of(request))
+        method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         return list(result) if request.method in ("find", "aggregate") else [result]
 
@@ -182,7 +184,8 @@ class AsyncConnection:
         return ()
 
     async def _call(self, request: Request) -> Rows:
-        method = getattr(self._database[request.collection], request.method)
+        collection = self._database.get_collection(request.collection, write_concern=write_concern_of(request))
+        method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         if request.method == "find":
             return await result.to_list()  # type: ignore[no-any-return]
@@ -207,6 +210,11 @@ class AsyncConnection:
             await self._abort()
             if not self._lent:
                 await self._session.end_session()
+
+
+def write_concern_of(request: Request) -> WriteConcern:
+    """Outside transactions; in one, its own counts."""
+    return PRIMARY if isinstance(request, Hurried) else MAJORITY
 
 
 def raise_translated(error: Exception, place: str, session: Any, joined: bool) -> None:
@@ -329,11 +337,14 @@ class MongoConnections:
         if client is not None:
             client.close()
 
-    async def aclose(self) -> None:
+    async def aclose_loop(self) -> None:
         self._after_fork()
         client = self._async_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+    async def aclose(self) -> None:
+        await self.aclose_loop()
         self.close()
 
 

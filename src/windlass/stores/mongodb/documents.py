@@ -1,7 +1,10 @@
 """A job as a document, and back. Payloads stay JSON text, so that what comes out is what went in, on each store.
 
-A field that has no value is left out. A date here counts milliseconds: what says "not before" is rounded up and what
-says "no later than" is rounded down, so that no job is ever due too early or claimed too late.
+A field that has no value is left out. `revision` counts how often a job that waits was changed, or came back: whoever
+has read it knows by that whether it still is what he read.
+
+A date here counts milliseconds: what says "not before" is rounded up and what says "no later than" is rounded down,
+so that no job is ever due too early or claimed too late.
 """
 
 from __future__ import annotations
@@ -136,6 +139,7 @@ def to_job(document: Document, *, created: bool = True) -> Job:
         chain_index=get("chain_index", 0),
         attempts=() if attempts is None else read_attempts(attempts),
         trace=get("trace"),
+        progress_json=get("progress"),
         created=created,
     )
 

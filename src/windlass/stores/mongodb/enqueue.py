@@ -201,6 +201,7 @@ def conflict(new: NewJob, holder: UUID) -> Conflict:
 
 def rewrite(changes: Document) -> Document:
     update: Document = {"$set": {name: value for name, value in changes.items() if value is not None}}
+    update["$inc"] = {"revision": 1}
     gone = [name for name, value in changes.items() if value is None]
     return update | ({"$unset": dict.fromkeys(gone, "")} if gone else {})
 

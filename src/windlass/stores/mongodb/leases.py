@@ -29,16 +29,14 @@ class Leases(Settlements):
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:
             return []
-        groups: defaultdict[tuple[UUID, float], list[UUID]] = defaultdict(list)
+        groups: defaultdict[tuple[UUID, float, str | None], list[UUID]] = defaultdict(list)
         for lease in leases:
-            groups[lease.token, lease.seconds].append(lease.id)
-        now = self.now_expression
+            groups[lease.token, lease.seconds, lease.progress].append(lease.id)
         writes = [
             UpdateMany(
-                {"_id": {"$in": ids}, "token": token, "state": RUNNING},
-                [{"$set": {"leased_until": {"$add": [now, seconds * 1000]}, "heard_at": now}}],
+                {"_id": {"$in": ids}, "token": token, "state": RUNNING}, self._renewed(seconds, progress), hint="_id_"
             )
-            for (token, seconds), ids in groups.items()
+            for (token, seconds, progress), ids in groups.items()
         ]
         yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         ids = list({lease.id for lease in leases})
@@ -46,6 +44,20 @@ class Leases(Settlements):
         rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
         documents = {row["_id"]: row for row in rows}
         return [renewal_of(lease, documents.get(lease.id)) for lease in leases]
+
+    def hold(self, tokens: Sequence[UUID], seconds: float) -> Operation[int]:
+        if not tokens:
+            return 0
+        filter = {"state": RUNNING, "token": {"$in": [*tokens]}}
+        (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed(seconds)), alone=True)
+        return int(result.matched_count)
+
+    def _renewed(self, seconds: float, progress: str | None = None) -> list[Document]:
+        now = self.now_expression
+        changes: Document = {"leased_until": {"$add": [now, seconds * 1000]}, "heard_at": now}
+        if progress is not None:
+            changes["progress"] = {"$literal": progress}
+        return [{"$set": changes}]
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         if limit < 1:

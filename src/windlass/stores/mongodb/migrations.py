@@ -13,7 +13,7 @@ from typing import Any
 from pymongo import IndexModel
 
 from ...errors import SchemaMismatch
-from ...lifecycle import PENDING
+from ...lifecycle import BLOCKED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .base import Base
 from .failures import Duplicate
@@ -56,7 +56,16 @@ MIGRATIONS = (
                 up("state", "queue", "rank", "run_at", "_id", "type"),
                 {"partialFilterExpression": {"state": PENDING}},
             ),
-            Index("jobs", "by_state", up("state", "_id")),
+            # What runs, by who claimed it. What is finished, newest first; no other job has the field. So a claim takes
+            # one key out and puts one in; so does a settlement. What waits is found by the ready index or by its id.
+            Index("jobs", "running", up("state", "token"), {"partialFilterExpression": {"state": RUNNING}}),
+            Index(
+                "jobs",
+                "finished",
+                up("state", "_id"),
+                {"partialFilterExpression": {"finished_at": {"$exists": True}}},
+            ),
+            Index("jobs", "blocked", up("state", "queue", "type"), {"partialFilterExpression": {"state": BLOCKED}}),
             Index("jobs", "by_type", up("type", "_id")),
             Index("jobs", "by_tenant", up("tenant", "_id"), {"partialFilterExpression": {"tenant": {"$gt": ""}}}),
             Index(
@@ -76,6 +85,7 @@ MIGRATIONS = (
             Index("keys", "by_job", up("job_id")),
             Index("tallies", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
             Index("tallies", "raw", up("raw"), {"sparse": True}),
+            Index("tallies", "announced", up("since"), {"sparse": True}),
             Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
         ),
     ),

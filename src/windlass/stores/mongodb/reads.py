@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ...job import Job
-from ...lifecycle import BLOCKED, PENDING, RUNNING
+from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Request
 from ..store import Counts, Filter, Tally
 from .base import Base
@@ -30,7 +30,7 @@ class Reads(Base):
         return [to_job(row) for row in rows]
 
     def counts(self) -> Operation[Counts]:
-        """From one snapshot: what waits from the ready index alone, what runs from the index of states, what is
+        """From one snapshot: what waits from the ready index alone, what runs by the index of that, what is
         finished from the tallies."""
         tallies: builtins.list[Tally] = []
         total: dict[str, Any] = {"$sum": 1}
@@ -56,6 +56,8 @@ class Reads(Base):
 def conditions(filter: Filter, before: UUID | None) -> Document:
     given = {"state": filter.state, "type": filter.type, "queue": filter.queue, "tenant": filter.tenant}
     query: Document = {name: value for name, value in given.items() if value is not None}
+    if filter.state in FINISHED:
+        query["finished_at"] = {"$exists": True}  # so that the index of those serves
     if before is not None:
         query["_id"] = {"$lt": before}
     if filter.chain is not None:  # the first of a chain is the job whose id it bears; the index has the others

@@ -1,27 +1,37 @@
 """How many finished jobs there are, without counting them.
 
-Each settlement inserts a few tally documents, which say what was added to (queue, type, state); upkeep folds them
-into one document each. Jobs expire, by a TTL index: therefore tallies expire too, with what they count. So that they
-can be folded, their moments are rounded up to about half a percent of the time for which their jobs are kept.
+Tally documents say what was added to (queue, type, state); upkeep folds them into one document each. Jobs expire, by
+a TTL index: therefore tallies expire too, with what they count. So that they can be folded, their moments are rounded
+up to about half a percent of the time for which their jobs are kept.
+
+What is written in a transaction is counted in it. Plain settlements have none, so that they count in two steps:
+before them a tally is announced, with the ids that it is about; after them it is confirmed. Where the process or its
+connection dies in between, upkeep finds what was announced long ago, and counts which of its jobs were finished then.
+Neither step waits for a majority: the settlement between them does, and the server keeps the order. If a fail-over
+undoes the confirmation, the announcement is left, and that is looked after.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from bson import ObjectId
+from bson.binary import Binary
 from pymongo import UpdateOne
 
 from ...clock import EPOCH
 from ...lifecycle import State
 from ...operation import Operation, Request
-from .base import Base
+from .base import Base, Hurried
 from .documents import Document
 
 FINEST, COARSEST = 1, 3600  # seconds
 FOLDED_AT_ONCE = 10_000
+FORGOTTEN = timedelta(minutes=5)  # an announcement that nobody will confirm any more
+RECOUNTED_AT_ONCE = 100
 
 
 class Slot(NamedTuple):
@@ -49,10 +59,57 @@ def slot_of_finished(document: Document) -> Slot:
 
 class Tallies(Base):
     def add_tallies(self, counts: Mapping[Slot, int]) -> Operation[None]:
-        """Insert only: no two settlements ever wait for each other here."""
+        """Insert only: no two transactions ever wait for each other here."""
         documents = [{**_fields(slot), "count": count, "raw": True} for slot, count in counts.items() if count]
         if documents:
             yield Request(self.tallies, "insert_many", (documents,), {"ordered": False})
+
+    # Outside transactions
+
+    def announce(self, members: Mapping[Slot, Sequence[Binary]], now: datetime) -> Operation[list[ObjectId]]:
+        """What is going to be finished at this moment; one answer for each slot, to confirm it with."""
+        documents = [
+            {"_id": ObjectId(), **_fields(slot), "announced": len(ids), "ids": ids, "since": now}
+            for slot, ids in members.items()
+        ]
+        if documents:
+            yield Hurried(self.tallies, "insert_many", (documents,), {"ordered": False}, alone=True)
+        return [document["_id"] for document in documents]
+
+    def confirm(self, announced: Sequence[ObjectId]) -> Operation[None]:
+        """It was done as it was announced."""
+        if announced:
+            change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": {"ids": "", "since": ""}}
+            filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
+            yield Hurried(self.tallies, "update_many", (filter, change), alone=True)
+
+    def correct(self, counted: Mapping[ObjectId, int], *, alone: bool) -> Operation[None]:
+        """It was done in part."""
+        changes = [
+            UpdateOne(
+                {"_id": id, "since": {"$exists": True}},
+                {"$set": {"count": count, "raw": True}, "$unset": {"announced": "", "ids": "", "since": ""}},
+            )
+            for id, count in counted.items()
+        ]
+        if changes:
+            yield Request(self.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
+
+    # Upkeep
+
+    def recount_forgotten(self, now: datetime) -> Operation[None]:
+        """Look at the jobs of what was announced and neither confirmed nor corrected: those that were finished at
+        that moment are what it counts. (A job that was deleted or brought back since is not found, though that was
+        counted too: then the count stays off by it.)"""
+        filter = {"since": {"$lt": now - FORGOTTEN}}
+        forgotten = yield Request(self.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
+        counted: dict[ObjectId, int] = {}
+        for one in forgotten:
+            same = {"state": one["state"], "finished_at": one["since"]}
+            pipeline = [{"$match": {"_id": {"$in": one["ids"]}, **same}}, {"$count": "count"}]
+            rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "_id_"})
+            counted[one["_id"]] = rows[0]["count"] if rows else 0
+        yield from self.correct(counted, alone=False)
 
     def fold_tallies(self) -> Operation[None]:
         raw = yield Request(self.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001})

@@ -25,6 +25,7 @@ class Upkeep(Tallies):
         ended = yield Request(self.keys, "find", ({"ends_at": {"$lte": now}}, {"_id": 1}), past)
         if ended:
             yield Request(self.keys, "delete_many", ({"_id": {"$in": [row["_id"] for row in ended]}},))
+        yield from self.recount_forgotten(now)
         yield from self.fold_tallies()
         return len(rows)
 

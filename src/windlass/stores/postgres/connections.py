@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -117,6 +117,19 @@ class AsyncLink:
         return await self.cursor.fetchall() if self.cursor.description else ()
 
 
+def read_url(url: str) -> dict[str, Any]:
+    given: dict[str, Any] | None = None
+    with suppress(psycopg.ProgrammingError):
+        given = psycopg.conninfo.conninfo_to_dict(url)
+    # libpq's own words may show a part of the password: one that is not escaped is taken for a port.
+    if given is None or not str(given.get("port", 0)).replace(",", "").isdigit():
+        raise InvalidInput(
+            f"{without_password(url)} cannot be read as a PostgreSQL URL, postgresql://user:password@host:port/name"
+            "?option=value; special characters in a name or a password are written as %40 and the like"
+        )
+    return given
+
+
 def copy_statement(step: Copy) -> str:
     return f"COPY {step.table} ({', '.join(step.columns)}) FROM STDIN (FORMAT binary)"
 
@@ -135,13 +148,7 @@ class PostgresConnections:
     def __init__(self, url: str, size: int, table: str) -> None:
         self.url, self.size = url, size
         self.home = Home(table, without_password(url))
-        try:
-            self.given = psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.ProgrammingError:  # whose message may show a part of the password
-            raise InvalidInput(
-                f"{without_password(url)} cannot be read as a PostgreSQL URL, postgresql://user:password@host:port/name"
-                "?option=value; special characters in a name or a password are written as %40 and the like"
-            ) from None
+        self.given = read_url(url)
         self._takes_options = True
         self._pid = os.getpid()
         self._idle: list[SyncLink] = []

@@ -106,9 +106,6 @@ class RowReader:
             finished_at_raw=None if finished_at is None else when(finished_at),
         )
 
-    def token(self, row: Row) -> UUID:
-        return self.to_uuid(row[len(COMMON) - 1])
-
 
 POSTGRES_EPOCH = to_microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 

@@ -1,0 +1,55 @@
+"""Workers: who is alive, and when there will be work for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from ...lifecycle import PENDING
+from ...operation import Operation, Request
+from ..store import WorkerInfo
+from .base import Base
+
+
+class Presence(Base):
+    def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
+        """Through the ready index, one look for each priority that is in use, however many jobs wait."""
+        seconds: list[float] = []
+        for queue in queues:
+            pipeline = [
+                {"$match": {"state": PENDING, "queue": queue}},
+                {"$sort": {"rank": 1, "run_at": 1}},
+                {"$group": {"_id": "$rank", "run_at": {"$first": "$run_at"}}},
+                {"$group": {"_id": None, "run_at": {"$min": "$run_at"}}},
+                {"$project": {"seconds": {"$divide": [{"$subtract": ["$run_at", self.now_expression]}, 1000]}}},
+            ]
+            rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
+            seconds += [float(row["seconds"]) for row in rows]
+        return min(seconds, default=None)
+
+    def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
+        now = yield from self.read_now()
+        long_ago = {"heard_at": {"$lt": now - timedelta(seconds=gone_seconds)}}
+        yield Request(self.workers_seen, "delete_many", (long_ago,), alone=True)
+        change = {
+            "$set": {"details": msgspec.json.encode(worker).decode(), "heard_at": now},
+            "$setOnInsert": {"started_at": now},
+        }
+        yield Request(self.workers_seen, "update_one", ({"_id": worker.name}, change), {"upsert": True}, alone=True)
+
+    def farewell(self, name: str) -> Operation[None]:
+        yield Request(self.workers_seen, "delete_one", ({"_id": name},), alone=True)
+
+    def workers(self) -> Operation[list[WorkerInfo]]:
+        options = {"sort": [("started_at", 1), ("_id", 1)]}
+        rows = yield Request(self.workers_seen, "find", ({},), options, alone=True)
+        return [
+            msgspec.structs.replace(
+                msgspec.json.decode(row["details"], type=WorkerInfo),
+                started_at=row["started_at"],
+                heard_at=row["heard_at"],
+            )
+            for row in rows
+        ]

@@ -1,0 +1,125 @@
+"""The shell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import windlass
+from tests.face.program import run
+from tests.servers import free_port
+from windlass import Windlass
+from windlass.cli import main
+
+JOBS = """
+from windlass import Windlass
+
+app = Windlass("sqlite:///jobs.db", prefix="my_")
+other = 5
+"""
+
+
+def shell(*arguments: str) -> Result:
+    return CliRunner(env={"WINDLASS_URL": None}).invoke(main, arguments)
+
+
+def test_the_demo_is_a_tour_that_ends_by_itself(tmp_path: Path) -> None:
+    done = run("-c", "from windlass.cli import main; main()", "demo", folder=tmp_path, TMPDIR=str(tmp_path))
+    assert done.returncode == 0
+    assert "Windlass: the database is the queue" in done.stdout
+    assert "✓" in done.stdout
+    assert "✗" not in done.stdout
+    assert done.stderr == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_migrate(store_url: str) -> None:
+    first, second = shell("migrate", "--url", store_url), shell("migrate", "--url", store_url)
+    assert first.exit_code == second.exit_code == 0
+    assert first.output.startswith("applied 0001")
+    assert second.output == "the schema is up to date\n"
+    app = Windlass(store_url, auto_migrate=False)
+    assert app.counts().total == 0
+    app.close()
+
+
+def test_migrate_by_the_environment(fresh_sqlite_url: str) -> None:
+    done = CliRunner(env={"WINDLASS_URL": fresh_sqlite_url}).invoke(main, ["migrate"])
+    assert (done.exit_code, done.output[:7]) == (0, "applied")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a module of jobs lies, as if one had gone there."""
+    (tmp_path / "my_jobs.py").write_text(JOBS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delitem(sys.modules, "my_jobs", raising=False)
+    return tmp_path
+
+
+def test_the_app_that_a_module_names(folder: Path) -> None:
+    for target, word in (("my_jobs:app", "applied"), ("my_jobs", "up to date")):
+        done = shell("migrate", target)
+        assert done.exit_code == 0
+        assert word in done.output
+    app = Windlass(f"sqlite:///{folder / 'jobs.db'}", prefix="my_", auto_migrate=False)
+    assert app.counts().total == 0
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("my_jobs:none", "none"), ("my_jobs:other", "not a Windlass app"), ("no_jobs:app", "no_jobs")],
+)
+def test_an_app_that_is_not_there(folder: Path, target: str, reason: str) -> None:
+    done = shell("migrate", target)
+    assert done.exit_code == 2
+    assert f"Error: {target}" in done.output
+    assert reason in done.output
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sqlite://", ["CREATE TABLE windlass_jobs", "CREATE TABLE windlass_history"]),
+        ("postgresql://localhost/jobs", ['CREATE TABLE "public"."windlass_jobs"']),
+        ("mongodb://localhost/jobs", ["createIndex", "windlass_jobs"]),
+    ],
+)
+def test_the_schema_can_be_printed_without_a_server(url: str, words: list[str]) -> None:
+    done = shell("sql", "--url", url)
+    assert done.exit_code == 0
+    text = " ".join(done.output.split())
+    for word in words:
+        assert word in text
+
+
+def test_wrong_use_ends_with_2_and_one_line() -> None:
+    for url in ("mysql://localhost", "sqlite://jobs.db"):
+        for command in ("migrate", "sql"):
+            done = shell(command, "--url", url)
+            assert done.exit_code == 2
+            assert done.output.startswith(f"Error: {url}: ")
+            assert done.output.count("\n") == 1
+    assert shell("nonsense").exit_code == 2
+
+
+def test_a_failure_ends_with_1_and_one_line() -> None:
+    done = shell("migrate", "--url", f"postgresql://user:hunter2@127.0.0.1:{free_port()}/jobs")
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: PostgreSQL at postgresql://user:***@127.0.0.1")
+    assert done.output.count("\n") == 1
+    assert "hunter2" not in done.output
+
+
+def test_version_and_help() -> None:
+    assert shell("--version").output == f"windlass, version {windlass.__version__}\n"
+    done = shell("--help")
+    assert done.exit_code == 0
+    for command in ("demo", "migrate", "sql"):
+        assert command in done.output

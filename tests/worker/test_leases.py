@@ -1,0 +1,169 @@
+"""Leases, cancelling, rescue, shutdown inside one event loop: L1 to L7, P5."""
+
+from __future__ import annotations
+
+import asyncio
+
+from windlass import Windlass
+
+from .conftest import until
+
+
+async def test_l4_a_handler_of_many_leases_runs_once(app: Windlass) -> None:
+    runs = 0
+
+    @app.task(lease="600ms")
+    async def long() -> str:
+        nonlocal runs
+        runs += 1
+        await asyncio.sleep(4)
+        return "done"
+
+    job = await long.aenqueue()
+    async with app.worker(rescue_interval="200ms"), app.worker(rescue_interval="200ms"):
+        assert await job.aresult(timeout=30) == "done"
+    assert runs == 1
+    assert (await job.arefresh()).attempt == 1
+
+
+async def test_l1_l2_a_lost_lease_interrupts_the_handler_and_its_outcome_is_refused(app: Windlass) -> None:
+    interrupted = asyncio.Event()
+
+    @app.task(lease="900ms", backoff="1h")
+    async def taken() -> str:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            interrupted.set()
+            raise
+        return "too late"
+
+    job = await taken.aenqueue()
+    async with app.worker() as worker:
+        await until(lambda: worker.running)
+        assert await app.arescue(stale_before=(await job.arefresh()).claimed_at.replace(year=2100)) == 1
+        await asyncio.wait_for(interrupted.wait(), 10)
+    after = await job.arefresh()
+    assert after.state == "pending"
+    assert "LeaseExpired" in after.error
+
+
+async def test_cancelling_a_running_job_from_elsewhere_reaches_its_handler_soon(app: Windlass) -> None:
+    @app.task(lease="60s")
+    async def endless() -> None:
+        await asyncio.sleep(300)
+
+    job = await endless.aenqueue()
+    async with app.worker() as worker:
+        await until(lambda: worker.running)
+        began = asyncio.get_running_loop().time()
+        await job.acancel()
+        await until(lambda: not worker.running, 10)
+        assert asyncio.get_running_loop().time() - began < 3
+        await until(lambda: worker.failed)
+    after = await job.arefresh()
+    assert (after.state, after.attempt) == ("cancelled", 1)
+
+
+async def test_p5_a_handler_that_swallows_cancellation_is_left_behind(app: Windlass) -> None:
+    @app.task
+    async def stubborn() -> None:
+        for _ in range(80):
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+
+    job = await stubborn.aenqueue()
+    worker = app.worker(grace="100ms")
+    running = asyncio.create_task(worker.run())
+    await until(lambda: worker.running)
+    worker.stop()
+    await asyncio.wait_for(running, 20)
+    assert (await job.arefresh()).state == "running"  # its lease is still there, and will end
+    await asyncio.sleep(3)
+
+
+async def test_l7_rescued_jobs_come_back_staggered(app: Windlass) -> None:
+    @app.task(backoff="1s")
+    async def some(n: int) -> None: ...
+
+    await app.aenqueue_many([some.call(n) for n in range(50)])
+    attempts = await app.aclaim(50, lease=60)
+    assert await app.arescue(stale_before=attempts[0].job.claimed_at.replace(year=2100)) == 50
+    moments = {job.run_at for job in await app.alist(state="pending", limit=100)}
+    assert len(moments) > 25
+
+
+async def test_pause_and_resume_take_effect_at_once(app: Windlass) -> None:
+    @app.task(queue="paused")
+    async def some() -> None: ...
+
+    async with app.worker(poll_interval="30s") as worker:
+        await app.apause("paused")
+        job = await some.aenqueue()
+        await asyncio.sleep(0.5)
+        assert (await job.arefresh()).state == "pending"
+        await app.aresume("paused")
+        await job.aresult(timeout=10)
+    assert worker.completed == 1
+
+
+async def test_limits_per_queue_and_others_go_on(app: Windlass) -> None:
+    most = running = 0
+
+    @app.task(queue="mail")
+    async def mail() -> None:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+
+    @app.task
+    async def other() -> str:
+        return "through"
+
+    await app.aenqueue_many([mail.call() for _ in range(30)])
+    job = await other.aenqueue()
+    async with app.worker(queues={"mail": 3, "default": None}, concurrency=20) as worker:
+        assert await job.aresult(timeout=10) == "through"
+        await until(lambda: worker.completed == 31)
+    assert most == 3
+
+
+async def test_the_last_attempt_never_waits_in_the_buffer(app: Windlass) -> None:
+    started: list[int] = []
+    gate = asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def once(n: int) -> None:
+        started.append(n)
+        await gate.wait()
+
+    await app.aenqueue_many([once.call(n) for n in range(30)])
+    async with app.worker(concurrency=3) as worker:
+        await until(lambda: len(started) == 3)
+        await asyncio.sleep(0.6)
+        counts = await app.acounts()
+        assert (counts.running, counts.pending, len(worker.buffer)) == (3, 27, 0)
+        gate.set()
+        await until(lambda: worker.completed == 30)
+
+
+async def test_last_attempts_are_not_starved_by_others(app: Windlass) -> None:
+    done = asyncio.Event()
+
+    @app.task
+    async def many(n: int) -> None:
+        await asyncio.sleep(0.001)
+
+    @app.task(max_attempts=1)
+    async def once() -> None:
+        done.set()
+
+    await once.using(delay="300ms").aenqueue()
+    await app.aenqueue_many([many.call(n) for n in range(3000)])
+    async with app.worker(concurrency=2) as worker:
+        await asyncio.wait_for(done.wait(), 30)
+        assert worker.completed < 3000
