@@ -157,7 +157,7 @@ class Supervisor:
 class Reporter:
     """In a child: tells the parent what is held; `gone` is called when there is no parent any more."""
 
-    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, gone: Callable[[], object]) -> None:
         os.set_inheritable(descriptor, False)
         self._descriptor, self._gone = descriptor, gone
 
