@@ -131,7 +131,7 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
-        "| system | drain/s | bulk enqueue/s | single enqueue/s | pick-up p50 / p99, ms | RSS, MB | history | options |",
+        "| system | drain/s | bulk enqueue/s | single/s | pick-up p50 / p99, ms | RSS, MB | history | options |",
         "|---|---:|---:|---:|---:|---:|---|---|",
     ]
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.medians.get("drain_per_second", 0)):

@@ -96,7 +96,7 @@ class Actor:
         match self.last_step:
             case Begin():
                 return True
-            case Request(collection=collection) if collection.endswith("migrations"):
+            case Request(collection=collection, method="find") if collection.endswith("migrations"):
                 return True
         return self.in_transaction and isinstance(step, Request) and step.method in ("find", "aggregate")
 

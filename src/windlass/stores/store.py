@@ -240,7 +240,7 @@ class Store(Protocol):
         """What a claim with this token took: for a claimer whose answer was lost with its connection."""
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
-        """End attempts, atomically, each fenced by its own (id, token); the ones that were refused, with the reason.
+        """End attempts, each atomically and fenced by its own (id, token); the ones that were refused, with the reason.
         Two attempts of one job in one batch are told apart.
 
         A settlement that is sent again after its answer was lost is accepted if the first one was, and changes nothing

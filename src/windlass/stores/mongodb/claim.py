@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
-from bson.binary import Binary
 from pymongo import UpdateMany
 
 from ...errors import StoreUnavailable
@@ -24,7 +23,7 @@ from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy
 from ..store import ClaimRequest, Position
 from .base import Base, no_schema
-from .documents import Document, round_up, to_job
+from .documents import Document, round_up, to_job, to_key
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
 LOOK_AHEAD = 150  # jobs, at the least, in each look after the first: about a thousand in all
@@ -102,7 +101,7 @@ class Claims(Base):
         for kind, documents in groups.items():
             changes = claimed(kind, request, now)
             fence: Document = {
-                "_id": {"$in": [Binary.from_uuid(document["_id"]) for document in documents]},
+                "_id": {"$in": [to_key(document["_id"]) for document in documents]},
                 "state": PENDING,
                 "revision": kind.revision,  # None: has none
             }
@@ -152,7 +151,6 @@ def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
         "token": request.token,
         "worker": request.worker,
         "claimed_at": now,
-        "heard_at": now,
         "leased_until": round_up(now + timedelta(seconds=seconds)),
     }
     if kind.frees_key:

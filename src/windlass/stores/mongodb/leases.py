@@ -64,7 +64,9 @@ class Leases(Settlements):
             return []
         lost: Document = {"$expr": {"$lte": ["$leased_until", self.now_expression]}}
         if stale_before is not None:
-            lost = {"heard_at": {"$lt": stale_before}}
+            # Who has not renewed yet was heard of when he claimed.
+            before = {"$lt": stale_before}
+            lost = {"$or": [{"heard_at": before}, {"heard_at": None, "claimed_at": before}]}
         options = {"limit": limit, "batch_size": limit + 1}
         found = yield Request(self.jobs, "find", ({"state": RUNNING, **lost},), options)
         if not found:

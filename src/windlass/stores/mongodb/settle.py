@@ -19,7 +19,7 @@ from ...lifecycle import FINISHED, RUNNING, State
 from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
 from ..store import Refusal
-from .documents import Document
+from .documents import Document, to_key
 from .endings import Ending, Member, ending_of, foresee, judge, purge_moment, writes_of
 from .tallies import Slot, Tallies, slot_of
 
@@ -76,14 +76,14 @@ class Settlements(Tallies):
         """Nearly always all of them run and bear their token: then little is asked of them. Else all is."""
         ids = [settlement.id for settlement in settlements]
         tokens = {settlement.token for settlement in settlements}
-        filter = {"_id": {"$in": [Binary.from_uuid(id) for id in ids]}, "token": {"$in": [*tokens]}, "state": RUNNING}
+        filter = {"_id": {"$in": [to_key(id) for id in ids]}, "token": {"$in": [*tokens]}, "state": RUNNING}
         now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # once is enough
         projection = {**SETTLED_BY, "now": now} | ({"token": 1} if len(tokens) > 1 else {})
         options = {"batch_size": len(ids) + 1, "hint": "_id_"}
         rows = yield Request(self.jobs, "find", (filter, projection), options, alone=True)
         documents = {row["_id"]: row for row in rows}
-        if len(rows) == len(ids) and all(
-            documents[settlement.id].get("token", settlement.token) == settlement.token for settlement in settlements
+        if len(rows) == len(ids) and (
+            len(tokens) == 1 or all(documents[one.id]["token"] == one.token for one in settlements)
         ):
             accepted = [(settlement, documents[settlement.id]) for settlement in settlements]
             return accepted, [], self.by_our_clock(documents[ids[0]]["now"])
@@ -126,7 +126,7 @@ def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slo
     groups: defaultdict[Ending, list[Member]] = defaultdict(list)
     kinds: defaultdict[tuple[str, str, State, int], list[Binary]] = defaultdict(list)
     for settlement, document in accepted:
-        ending, id = ending_of(settlement, document), Binary.from_uuid(settlement.id)
+        ending, id = ending_of(settlement, document), to_key(settlement.id)
         groups[ending].append(Member(id, settlement.output, settlement.progress))
         if ending.keep_seconds != 0 and ending.state in FINISHED:
             kinds[document.get("queue", ""), document.get("type", ""), ending.state, ending.keep_seconds].append(id)

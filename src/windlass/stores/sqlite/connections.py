@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
-from ...operation import Operation, Rows, Statement, Step, adrive, arun, drive, run
+from ...operation import Begin, Commit, Operation, Rows, Statement, Step, adrive, arun, drive, run
 from ..sql.query import Query
 from .borrowed import borrow, borrow_async
 from .link import SqliteLink
@@ -24,7 +26,8 @@ from .link import SqliteLink
 T = TypeVar("T")
 log = logging.getLogger("windlass.sqlite")
 
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 30.0
+SHORT_WAIT_MILLISECONDS = 50
 DATABASES = Query("databases", "PRAGMA database_list")
 
 
@@ -36,13 +39,32 @@ def wal_is_safe(version: tuple[int, int, int]) -> bool:
 class OwnLink(SqliteLink):
     """A connection of ours: its errors are told in our terms."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str, patience: float = 0.0) -> None:
         super().__init__(connection)
-        self.path = path
+        self.path, self.patience = path, patience
 
     def execute(self, step: Step) -> Rows:
         with mapped(self.path):
-            return super().execute(step)
+            return self._patiently(step) if takes_lock(step) else super().execute(step)
+
+    def _patiently(self, step: Step) -> Rows:
+        """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short
+        waits of it, one after the other."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return super().execute(step)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(random.uniform(0.001, 0.01))
+
+
+def takes_lock(step: Step) -> bool:
+    """What meets a lock before it has done anything, and so can be tried again."""
+    if isinstance(step, Statement):
+        return step.alone and step.each is None and len(step.query.statements) == 1
+    return isinstance(step, Begin | Commit)
 
 
 @contextmanager
@@ -86,7 +108,7 @@ class SqliteConnections:
 
     def _run(self, make: Callable[[], Operation[T]]) -> T:
         if self._link is None:
-            self._link = OwnLink(self.open(), self.path)
+            self._link = OwnLink(self.open(), self.path, BUSY_SECONDS)
         try:
             return run(make, self._link)
         finally:
@@ -99,7 +121,9 @@ class SqliteConnections:
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
             )
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_spill = OFF")  # a large transaction meets readers' locks only at its end
             self._choose_journal(connection)
+            connection.execute(f"PRAGMA busy_timeout = {SHORT_WAIT_MILLISECONDS}")
         return connection
 
     def _choose_journal(self, connection: sqlite3.Connection) -> None:
