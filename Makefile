@@ -12,10 +12,10 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench lock clean
+.PHONY: help demo test check format bench bench-peers bench-own lock clean
 
 help: ## print what can be done
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
 	$(bin)/windlass demo
@@ -38,6 +38,12 @@ format: .venv/development ## put the code in its form, and mend what can be mend
 
 bench: .venv/development ## measure; prints a table and JSON
 	$(bin)/python -m tests.servers -- $(bin)/python -m benchmarks $(ARGUMENTS)
+
+bench-peers: .venv/development ## measure beside other job queues; wants npm; writes benchmarks/results/peers.*
+	$(bin)/python -m benchmarks.peers $(ARGUMENTS)
+
+bench-own: .venv/development ## the worker beside much else, idle, over a million jobs; writes benchmarks/results/own.*
+	$(bin)/python -m benchmarks.peers.own $(ARGUMENTS)
 
 lock: .venv/development ## pin what pyproject.toml names; UPGRADE=--upgrade takes the newest of all
 	$(compile) --all-extras --group dev --output-file requirements.lock

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from tests.servers import POSTGRES_VARIABLE, PostgresServer
 
-from .bench import SERVER_SETTINGS, ProgramFailed, measure
+from .bench import SERVER_SETTINGS, SLOW_JOBS, ProgramFailed, measure
 from .install import CHECKOUT, NotInstalled, Program, install
 from .plot import svg
 from .report import Outcome, markdown, wishes
@@ -48,8 +48,8 @@ def main(only: tuple[str, ...], jobs: int, rounds: int, cache: Path, output: Pat
     outcomes = {name: Outcome(SYSTEMS[name]) for name in only or SYSTEMS}
     programs = install_all(outcomes, cache, console)
     about: dict[str, Any] = {
-        "jobs": jobs, "rounds": rounds, "cpus": os.cpu_count(), "machine": platform.machine(),
-        "python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "load_before": load(),
+        "jobs": jobs, "slow_jobs": min(jobs, SLOW_JOBS), "rounds": rounds, "cpus": os.cpu_count(),
+        "machine": platform.machine(), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "load_before": load(),
     }  # fmt: skip
     with server(any(outcome.system.store == "postgres" for outcome in outcomes.values())) as url:
         about["postgres"] = server_version(url)

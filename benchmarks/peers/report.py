@@ -35,6 +35,7 @@ class Outcome:
             "requirements": list(system.install.requirements),
             "options": system.options,
             "keeps_history": system.keeps_history,
+            "slow": system.slow,
             "problem": self.problem,
             "medians": rounded(self.medians),
             "rounds": [rounded(figures) for figures in self.rounds],
@@ -103,7 +104,8 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
     lines = [
         "# Windlass and its peers, side by side",
         "",
-        f"{about['jobs']:,} no-op jobs, medians of {about['rounds']}, order shuffled, each figure in a fresh database. "
+        f"{about['jobs']:,} no-op jobs ({about['slow_jobs']:,} for those marked \\*, which take minutes), medians of "
+        f"{about['rounds']}, order shuffled, each figure in a fresh database. "
         f"{about['cpus']} cores; PostgreSQL {about['postgres'] or '–'} with fsync and synchronous_commit on; "
         f"SQLite {about['sqlite']}; load average {about['load_before']} before, {about['load_after']} after. "
         "Absolute figures move with the machine; compare within a table. Written by `make bench-peers`.",
@@ -136,7 +138,7 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
     ]
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.medians.get("drain_per_second", 0)):
         system, figures = outcome.system, outcome.medians
-        name = f"{system.title} ({version_of(system)})"
+        name = f"{system.title} ({version_of(system)})" + (r" \*" if system.slow else "")
         if not figures:
             lines.append(f"| {name} | not measured: {_plain(outcome.problem)} | | | | | | {system.options} |")
             continue

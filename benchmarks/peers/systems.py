@@ -44,6 +44,7 @@ class System:
     options: str  # for the reader of the table
     environment: Mapping[str, str] = field(default_factory=dict)
     has_worker: bool = True  # else there is no pick-up to measure
+    slow: bool = False  # takes minutes for what others do in a second
 
 
 WINDLASS_UNFINISHED = "SELECT EXISTS (SELECT 1 FROM windlass_jobs)"
@@ -109,6 +110,7 @@ POSTGRES = (
         unfinished="SELECT EXISTS (SELECT 1 FROM oban_jobs WHERE state <> 'completed')",
         keeps_history=True,
         options="limit 100, pool of 10, uvloop; enqueue_many of 1,000",
+        slow=True,
     ),
     System(
         name="procrastinate",
@@ -119,6 +121,7 @@ POSTGRES = (
         unfinished="SELECT EXISTS (SELECT 1 FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
         keeps_history=True,
         options="concurrency 20, pool of 20, uvloop; batch_defer of 5,000",
+        slow=True,
     ),
 )
 
@@ -159,6 +162,7 @@ SQLITE = (
         unfinished=HUEY_UNFINISHED,
         keeps_history=False,
         options="its defaults (WAL, synchronous=FULL), one worker thread, polls every 10 ms; no bulk call",
+        slow=True,
     ),
     System(
         name="huey-rollback",
@@ -170,6 +174,7 @@ SQLITE = (
         keeps_history=False,
         options="journal_mode=delete, synchronous=FULL",
         environment={"HUEY_OPTIONS": '{"journal_mode": "delete", "fsync": true}'},
+        slow=True,
     ),
     System(
         name="litequeue",
@@ -181,6 +186,7 @@ SQLITE = (
         keeps_history=True,
         options="its defaults (WAL, synchronous=NORMAL: a commit is not yet on the disk); puts in one transaction",
         has_worker=False,
+        slow=True,
     ),
     System(
         name="litequeue-rollback",
@@ -193,6 +199,7 @@ SQLITE = (
         options="journal_mode=delete, synchronous=FULL",
         environment={"LITEQUEUE_PRAGMAS": "journal_mode=delete;synchronous=full"},
         has_worker=False,
+        slow=True,
     ),
 )
 

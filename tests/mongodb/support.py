@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,9 +13,10 @@ from pymongo import MongoClient
 
 from windlass.job import Job, NewJob
 from windlass.lifecycle import State
+from windlass.operation import Interrupted, Request, Rows, Step
 from windlass.outcome import Settlement
 from windlass.stores.mongodb import MongoStore
-from windlass.stores.mongodb.connections import HANDLE
+from windlass.stores.mongodb.connections import HANDLE, SyncConnection
 from windlass.stores.store import ClaimRequest, Enqueued, Refusal
 
 DAY = 86_400
@@ -103,6 +105,42 @@ def indexes_used(stats: dict[str, Any]) -> set[str]:
 
     walk(stats["executionStages"])
     return found
+
+
+class Disturbed:
+    """A connection on which something happens, once, around the write to the jobs."""
+
+    def __init__(
+        self,
+        store: MongoStore,
+        *,
+        before: Callable[[], object] | None = None,
+        lost: bool = False,
+        only: int | None = None,
+    ) -> None:
+        self.connection = SyncConnection(store.connections.target, store.connections.client())
+        self.jobs = store.jobs
+        self.before, self.lost, self.only = before, lost, only
+        self.steps: list[Step] = []
+
+    def execute(self, step: Step) -> Rows:
+        self.steps.append(step)
+        if not isinstance(step, Request) or (step.collection, step.method) != (self.jobs, "bulk_write"):
+            return self.connection.execute(step)
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        if self.only is not None:
+            step = cut_short(step, self.only)
+        rows: Rows = self.connection.execute(step) if self.only != 0 else ()
+        if self.lost:
+            raise Interrupted("the answer was lost")
+        return rows
+
+
+def cut_short(step: Request, count: int) -> Request:
+    """As far as the server got: the first of the writes."""
+    return dataclasses.replace(step, arguments=(step.arguments[0][:count],))
 
 
 def first_request(operation: Any, answers: Sequence[Any] = ()) -> Any:

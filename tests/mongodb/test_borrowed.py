@@ -156,6 +156,8 @@ def test_settled_with_the_callers_writes_or_not_at_all(store: MongoStore, client
             assert orders.count_documents({}) == int(finished)
             assert get(store, job.id).finished == finished
             assert store.connections.run(store.counts).completed == int(finished)
+            assert raw(store, "tallies").count_documents({}) == int(finished)
+            assert raw(store, "tallies").count_documents({"since": {"$exists": True}}) == 0
 
 
 async def test_the_wrong_kind_of_session_is_told_of_its_twin(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+import msgspec
 from bson.datetime_ms import DatetimeMS
 
-from tests.mongodb.support import claim, enqueue, get, new, raw, settle, settled
-from windlass.operation import Interrupted, Request, Rows, Step, drive
+from tests.mongodb.support import Disturbed, claim, enqueue, get, new, raw, settle, settled
+from windlass.operation import drive
 from windlass.policy import Policy
 from windlass.stores.mongodb import MongoStore
-from windlass.stores.mongodb.connections import SyncConnection
 from windlass.stores.store import ClaimRequest, Position
 
 
@@ -35,24 +34,6 @@ def test_eight_claimers_never_get_the_same_job(store: MongoStore) -> None:
     assert store.connections.run(store.counts).completed == 2000
 
 
-class Disturbed:
-    """A connection on which something happens around the step that writes the token."""
-
-    def __init__(self, store: MongoStore, *, before: Callable[[], object] | None = None, lost: bool = False) -> None:
-        self.connection = SyncConnection(store.connections.target, store.connections.client())
-        self.before, self.lost = before, lost
-
-    def execute(self, step: Step) -> Rows:
-        writes = isinstance(step, Request) and step.method == "bulk_write"
-        if writes and self.before is not None:
-            self.before()
-            self.before = None
-        rows = self.connection.execute(step)
-        if writes and self.lost:
-            raise Interrupted("the answer was lost")
-        return rows
-
-
 def test_a_claim_that_others_disturb_is_filled_from_what_follows(store: MongoStore) -> None:
     """What it found was taken before it could write: it looks further on instead of giving up."""
     enqueue(store, *(new() for _ in range(30)))
@@ -66,6 +47,51 @@ def test_an_answer_that_was_lost_is_read_again(store: MongoStore) -> None:
     enqueue(store, new())
     operation = store.claim(ClaimRequest(queue="q", limit=10, token=uuid4(), worker="w"))
     assert len(drive(operation, Disturbed(store, lost=True))) == 1
+
+
+def test_what_is_rewritten_before_it_is_taken_is_taken_as_it_was_rewritten(store: MongoStore) -> None:
+    unique = {"unique_key": "k", "unique_until": "claimed"}
+    job, other = new(input='{"n":1}', **unique), new()
+    enqueue(store, job, other)
+    again = new(input='{"n":2}', on_conflict="replace", **unique)
+    connection = Disturbed(store, before=lambda: enqueue(store, again))
+    request = ClaimRequest(queue="q", limit=10, token=uuid4(), worker="w")
+    assert [one.id for one in drive(store.claim(request), connection)] == [other.id]
+    (claimed,) = claim(store)
+    assert (claimed.id, claimed.input) == (job.id, {"n": 2})
+
+
+def test_what_came_back_before_it_is_taken_is_not_taken_for_what_it_was(store: MongoStore) -> None:
+    """Its last attempt must not get into a buffer."""
+    job, token = new(max_attempts=2), uuid4()
+    enqueue(store, job)
+
+    def others_try() -> None:
+        claim(store, token=token)
+        settle(store, settled(job.id, token, "pending"))
+
+    request = ClaimRequest(queue="q", limit=10, token=uuid4(), worker="w", prefetch=True)
+    assert drive(store.claim(request), Disturbed(store, before=others_try)) == []
+    (claimed,) = claim(store)
+    assert claimed.attempt == 2
+
+
+def test_a_claim_tells_what_the_store_has(store: MongoStore) -> None:
+    """Though it does not read it back."""
+    nothing = {"max_attempts": None, "lease_seconds": None, "keep_seconds": None, "policy": None}
+    for options in ({}, nothing, {"expires_seconds": 60.0}, {"unique_key": "k", "unique_until": "claimed"}):
+        enqueue(store, new(**options))
+    policies = {"t": Policy(max_attempts=3, lease_seconds=5.5, keep_seconds=7)}
+    for job in claim(store, policies=policies):
+        shown, stored = (msgspec.structs.asdict(one) for one in (job, get(store, job.id)))
+        assert shown == stored
+
+
+def test_a_claim_is_no_larger_than_an_answer_can_be(store: MongoStore) -> None:
+    enqueue(store, *(new(input=f'"{"x" * 3_000_000}"') for _ in range(7)))
+    counts = [len(claim(store, max_bytes=100_000_000)) for _ in range(2)]
+    assert sum(counts) == 7
+    assert counts[0] >= 4
 
 
 def test_order_and_cursor(store: MongoStore) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
+from pymongo.errors import PyMongoError
 
 from tests.mongodb.support import claim, enqueue, new, raw, settled
 from tests.servers import MongodbServer, free_port
@@ -108,6 +109,22 @@ def test_one_client_per_event_loop(store: MongoStore) -> None:
     asyncio.run(use())
     asyncio.run(use())
     assert raw(store, "jobs").count_documents({}) == 2
+
+
+async def test_to_leave_a_loop_is_to_close_what_belongs_to_it_alone(store: MongoStore) -> None:
+    enqueue(store, new())
+    ours = store.connections.client()
+    await store.connections.arun(lambda: store.enqueue([new()]))
+    inside = await store.connections.async_client()
+    await store.connections.aclose_loop()
+    with pytest.raises(PyMongoError):
+        await inside.admin.command("ping")
+    assert store.connections.client() is ours
+    assert len(claim(store)) == 2
+    await store.connections.aclose_loop()  # once more does no harm
+    assert (await store.connections.arun(store.counts)).running == 2
+    await store.connections.aclose()
+    assert store.connections.client() is not ours
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

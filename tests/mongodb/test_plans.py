@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.mongodb.support import explain, first_request, indexes_used, new, raw
+from tests.mongodb.support import explain, first_request, indexes_used, new, raw, settled
+from windlass.clock import EPOCH
 from windlass.stores.mongodb import MongoStore
-from windlass.stores.mongodb.documents import to_document
+from windlass.stores.mongodb.connections import HANDLE
+from windlass.stores.mongodb.documents import to_document, to_key
+from windlass.stores.mongodb.endings import Member, ending_of, writes_of
 from windlass.stores.store import ClaimRequest, Filter, Position
 
 FINISHED, FUTURE, DUE, RUNNING, FAILED = 50_000, 10_000, 1_000, 200, 50
@@ -42,6 +46,8 @@ def test_plans(full: MongoStore) -> None:
     rescue_looks_at_running_jobs_alone(full)
     lists_use_their_indexes(full)
     live_queues_are_stepped_through(full)
+    the_next_due_is_stepped_to(full)
+    writes_of_a_worker_look_at_its_jobs_alone(full)
 
 
 def claim_request(store: MongoStore, **options: object) -> object:
@@ -107,6 +113,39 @@ def live_queues_are_stepped_through(store: MongoStore) -> None:
     answer = raw(store, "jobs").database.command("explain", command, verbosity="executionStats")
     assert "DISTINCT_SCAN" in str(answer)
     assert store.connections.run(store.live_queues) == ["q"]
+
+
+def the_next_due_is_stepped_to(store: MongoStore) -> None:
+    request = first_request(store.next_due(["q"]))
+    command = {"aggregate": request.collection, "pipeline": request.arguments[0], "cursor": {}, **request.options}
+    answer = raw(store, "jobs").database.command("explain", command, verbosity="executionStats")
+    assert "DISTINCT_SCAN" in str(answer)
+    assert answer["stages"][0]["$cursor"]["executionStats"]["totalKeysExamined"] < 10
+    assert -60 < (store.connections.run(lambda: store.next_due(["none", "q"])) or 0) < -0.9
+
+
+def writes_of_a_worker_look_at_its_jobs_alone(store: MongoStore) -> None:
+    def explained(filter: Any, hint: Any = None) -> dict[str, Any]:
+        update: dict[str, Any] = {"q": filter, "u": {"$set": {"x": 1}}, "multi": True}
+        command = {"update": store.jobs, "updates": [update | ({"hint": hint} if hint else {})]}
+        answer = raw(store, "jobs").database.command(
+            "explain", command, verbosity="executionStats", codec_options=HANDLE["codec_options"]
+        )
+        stats: dict[str, Any] = answer["executionStats"]
+        return stats
+
+    token = raw(store, "jobs").find_one({"state": "running"})["token"]
+    stats = explained(first_request(store.hold([token, uuid4()], 60.0)).arguments[0])
+    assert indexes_used(stats) == {"running"}
+    assert stats["totalDocsExamined"] <= RUNNING
+    request = first_request(store.settle([settled(uuid4(), token), settled(uuid4(), token)]))
+    stats = explain(store, request)
+    assert indexes_used(stats) == {"_id_"}
+    assert stats["totalDocsExamined"] == 0
+    write = writes_of({ending_of(settled(uuid4(), token), {}): [Member(to_key(uuid4()), None, None)]}, EPOCH, False)[0]
+    stats = explained(write._filter, write._hint)
+    assert indexes_used(stats) == {"_id_"}
+    assert stats["totalDocsExamined"] == 0
 
 
 def stage_names(stats: dict) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from windlass import Windlass
 
@@ -41,11 +42,11 @@ async def test_l1_l2_a_lost_lease_interrupts_the_handler_and_its_outcome_is_refu
     job = await taken.aenqueue()
     async with app.worker() as worker:
         await until(lambda: worker.running)
-        assert await app.arescue(stale_before=(await job.arefresh()).claimed_at.replace(year=2100)) == 1
+        assert await app.arescue(stale_before=datetime(2100, 1, 1, tzinfo=UTC)) == 1
         await asyncio.wait_for(interrupted.wait(), 10)
     after = await job.arefresh()
     assert after.state == "pending"
-    assert "LeaseExpired" in after.error
+    assert "LeaseExpired" in str(after.error)
 
 
 async def test_cancelling_a_running_job_from_elsewhere_reaches_its_handler_soon(app: Windlass) -> None:
@@ -89,8 +90,8 @@ async def test_l7_rescued_jobs_come_back_staggered(app: Windlass) -> None:
     async def some(n: int) -> None: ...
 
     await app.aenqueue_many([some.call(n) for n in range(50)])
-    attempts = await app.aclaim(50, lease=60)
-    assert await app.arescue(stale_before=attempts[0].job.claimed_at.replace(year=2100)) == 50
+    assert len(await app.aclaim(50, lease=60)) == 50
+    assert await app.arescue(stale_before=datetime(2100, 1, 1, tzinfo=UTC)) == 50
     moments = {job.run_at for job in await app.alist(state="pending", limit=100)}
     assert len(moments) > 25
 

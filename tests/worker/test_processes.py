@@ -64,7 +64,7 @@ def test_l6_a_handler_that_kills_its_process_runs_as_often_as_it_may_then_fails(
     workers.start("--processes", "1")
     workers.until(lambda: job.refresh().state == "failed")
     assert workers.notes() == ["dies 1", "dies 2", "dies 3"]
-    assert "LeaseExpired" in job.refresh().error
+    assert "LeaseExpired" in str(job.refresh().error)
 
 
 def test_kill_9_in_mid_job_runs_it_again_and_completes_it_once(workers: Workers) -> None:
@@ -151,8 +151,8 @@ def test_child_processes_run_time_out_and_die_without_hurting_the_worker(workers
     workers.until(lambda: all(job.refresh().finished for job in jobs.values()))
     assert jobs["square"].refresh().output == 49
     assert [line.text for line in jobs["square"].refresh().notes.log] == ["squaring"]
-    assert "TimedOut" in jobs["never_ends"].refresh().error
-    assert "ProcessDied" in jobs["child_dies"].refresh().error
+    assert "TimedOut" in str(jobs["never_ends"].refresh().error)
+    assert "ProcessDied" in str(jobs["child_dies"].refresh().error)
     assert workers.notes().count("child dies") == 2
 
 

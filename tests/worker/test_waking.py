@@ -10,6 +10,7 @@ import pytest
 
 from tests.servers import PostgresServer
 from windlass import Windlass
+from windlass.stores.postgres.store import channel_name
 
 from .conftest import until
 
@@ -50,6 +51,7 @@ async def test_a_job_for_later_runs_when_it_is_due_and_not_when_the_poll_comes(a
         job = await later.using(delay="800ms").aenqueue()
         await job.aresult(timeout=15)
         after = await job.arefresh()
+    assert after.claimed_at is not None
     assert 0 <= (after.claimed_at - after.run_at).total_seconds() < 3
 
 
@@ -99,7 +101,7 @@ async def test_w5_one_notification_for_a_queue_not_one_for_a_job(fresh_postgres_
 
     app.migrate()
     with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
-        listener.execute(f'LISTEN "{app.store.channel}"')
+        listener.execute(f'LISTEN "{channel_name("public", "windlass_")}"')
         with psycopg.connect(fresh_postgres_url) as connection:
             app.enqueue_many([some.call(n) for n in range(count)], connection=connection)
         heard = list(listener.notifies(timeout=1.0))

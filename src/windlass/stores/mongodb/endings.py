@@ -146,7 +146,7 @@ def with_own(update: Document, members: Sequence[Member]) -> list[Document]:
     each."""
     position = {"$indexOfArray": [{"$literal": [member.id for member in members]}, "$_id"]}
     changes: Document = {name: {"$literal": value} for name, value in update["$set"].items()}
-    changes |= {name: {"$add": [f"${name}", by]} for name, by in update.get("$inc", {}).items()}
+    changes |= {name: {"$add": [{"$ifNull": [f"${name}", 0]}, by]} for name, by in update.get("$inc", {}).items()}
     for name in ("output", "progress"):
         own = [getattr(member, name) for member in members]
         if any(value is not None for value in own):
