@@ -49,7 +49,8 @@ def main(only: tuple[str, ...], jobs: int, rounds: int, cache: Path, output: Pat
     programs = install_all(outcomes, cache, console)
     about: dict[str, Any] = {
         "jobs": jobs, "slow_jobs": min(jobs, SLOW_JOBS), "rounds": rounds, "cpus": os.cpu_count(),
-        "machine": platform.machine(), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version, "load_before": load(),
+        "machine": platform.machine(), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version,
+        "load_before": load(),
     }  # fmt: skip
     with server(any(outcome.system.store == "postgres" for outcome in outcomes.values())) as url:
         about["postgres"] = server_version(url)

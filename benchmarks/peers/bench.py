@@ -129,6 +129,7 @@ def drain(system: System, program: Program, database: Database, jobs: int) -> di
         resident.append(worker.resident_bytes())
     return {
         "drain_per_second": jobs / ((ended_ns - told["first_ns"]) / 1e9),
+        "cpu_microseconds": told["cpu_seconds"] / jobs * 1e6,
         "resident_megabytes": max(resident) / MEGABYTE,
     }
 

@@ -132,7 +132,8 @@ def _run(command: list[str | Path], folder: Path | None = None) -> None:
     except OSError as error:
         raise NotInstalled(f"{Path(command[0]).name}: {error.strerror}") from error
     if done.returncode != 0:
-        # The last line that says something; paths and registries of this machine are nobody's concern.
         words = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         wrong = [line for line in words if "error" in line.lower()] or words or ["no message"]
-        raise NotInstalled(f"{Path(command[0]).name} failed: {wrong[-1][:200]}")
+        # npm begins with what went wrong, and ends with where its log is; pip ends with what went wrong.
+        told = " ".join(wrong[:2]).replace("npm error ", "") if command[0] == "npm" else wrong[-1]
+        raise NotInstalled(f"{Path(command[0]).name} failed: {told[:200]}")

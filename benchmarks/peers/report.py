@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from .systems import System, version_of
 
 Figures = Mapping[str, float]
+COLUMNS = ("drain_per_second", "cpu_microseconds", "bulk_per_second", "single_per_second")
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Outcome:
             "options": system.options,
             "keeps_history": system.keeps_history,
             "slow": system.slow,
-            "problem": self.problem,
+            "problem": _plain(self.problem) or None,
             "medians": rounded(self.medians),
             "rounds": [rounded(figures) for figures in self.rounds],
         }
@@ -111,6 +113,7 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
         "Absolute figures move with the machine; compare within a table. Written by `make bench-peers`.",
         "",
         "- **drain**: one worker process, from the first job's start until the database knows that all are done",
+        "- **CPU**: of the worker process, for one job of the drain; it moves less with what else the machine does",
         "- **bulk**: the system's own bulk call; **single**: one after another, each its own commit, one connection",
         "- **pick-up**: an idle worker, jobs sent 5 ms apart by another process; from just before the call to enqueue "
         "until the handler starts",
@@ -133,21 +136,21 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
-        "| system | drain/s | bulk enqueue/s | single/s | pick-up p50 / p99, ms | RSS, MB | history | options |",
-        "|---|---:|---:|---:|---:|---:|---|---|",
+        "| system | drain/s | CPU, µs | bulk/s | single/s | pick-up p50 / p99, ms | RSS, MB | history | options |",
+        "|---|---:|---:|---:|---:|---:|---:|---|---|",
     ]
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.medians.get("drain_per_second", 0)):
         system, figures = outcome.system, outcome.medians
         name = f"{system.title} ({version_of(system)})" + (r" \*" if system.slow else "")
         if not figures:
-            lines.append(f"| {name} | not measured: {_plain(outcome.problem)} | | | | | | {system.options} |")
+            lines.append(f"| {name} | not measured: {_plain(outcome.problem)} | | | | | | | {system.options} |")
             continue
         pickup = (
             f"{figures['pickup_p50_ms']:.1f} / {figures['pickup_p99_ms']:.1f}" if system.has_worker else "no worker"
         )
         cells = [
             f"**{name}**" if "windlass" in system.name else name,
-            *(f"{figures[key]:,.0f}" for key in ("drain_per_second", "bulk_per_second", "single_per_second")),
+            *(f"{figures[key]:,.0f}" for key in COLUMNS),
             pickup,
             f"{figures['resident_megabytes']:.0f}",
             "yes" if system.keeps_history else "no",
@@ -158,7 +161,8 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _plain(text: str | None) -> str:
-    return (text or "").replace("|", "/")
+    """What stands in a table: no bars, and neither addresses nor paths of the machine it was written on."""
+    return re.sub(r"\w+://\S+|(?<!\w)/\S+/\S+", "…", text or "").replace("|", "/")
 
 
 def _shown(value: float, unit: str) -> str:

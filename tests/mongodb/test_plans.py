@@ -142,7 +142,7 @@ def writes_of_a_worker_look_at_its_jobs_alone(store: MongoStore) -> None:
     stats = explain(store, request)
     assert indexes_used(stats) == {"_id_"}
     assert stats["totalDocsExamined"] == 0
-    write = writes_of({ending_of(settled(uuid4(), token), {}): [Member(to_key(uuid4()), None, None)]}, EPOCH, False)[0]
+    write = writes_of({ending_of(settled(uuid4(), token), {}): [Member(to_key(uuid4()), None, None)]}, EPOCH)[0]
     stats = explained(write._filter, write._hint)
     assert indexes_used(stats) == {"_id_"}
     assert stats["totalDocsExamined"] == 0

@@ -128,7 +128,11 @@ def test_whatever_is_raised_is_recorded_and_the_worker_goes_on(app: Windlass, er
     assert jobs[1].result() == "fine"
 
 
-@pytest.mark.parametrize("result", [float("nan"), "\0", object(), (n for n in [1]), 2**70], ids=repr)
+@pytest.mark.parametrize(
+    "result",
+    [float("nan"), "\0", object(), (n for n in [1]), 2**70],
+    ids=["nan", "nul", "object", "generator", "large"],
+)
 def test_a_result_that_cannot_be_stored_fails_the_attempt(app: Windlass, result: Any) -> None:
     @app.task(max_attempts=1)
     async def returns() -> Any:

@@ -12,6 +12,11 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 // Date.now() knows milliseconds only. Nanoseconds since 1970 do not fit into a double; what is lost is below 1 µs.
 const nowNs = () => Math.round((performance.timeOrigin + performance.now()) * 1e6);
 
+const cpuSeconds = () => {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+};
+
 const commands = {
   async prepare(peer) {
     await peer.prepare();
@@ -36,10 +41,14 @@ const commands = {
   async drain(peer, count) {
     let done = 0;
     let firstNs = 0;
+    let cpu = 0;
     await peer.work(() => {
-      if (!done) firstNs = nowNs();
+      if (!done) {
+        firstNs = nowNs();
+        cpu = cpuSeconds();
+      }
       done += 1;
-      if (done === count) say({ first_ns: firstNs, last_ns: nowNs() });
+      if (done === count) say({ first_ns: firstNs, cpu_seconds: cpuSeconds() - cpu });
     });
     await new Promise(() => {});
   },

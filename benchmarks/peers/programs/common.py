@@ -74,15 +74,15 @@ async def enqueue_single(peer: Peer, count: int) -> None:
 
 
 async def drain(peer: Peer, count: int) -> None:
-    done = first_ns = 0
+    done, first_ns, cpu = 0, 0, 0.0
 
     def handle(_: int) -> None:
-        nonlocal done, first_ns
+        nonlocal done, first_ns, cpu
         if not done:
-            first_ns = time.time_ns()
+            first_ns, cpu = time.time_ns(), time.process_time()
         done += 1
         if done == count:
-            say(first_ns=first_ns, last_ns=time.time_ns())
+            say(first_ns=first_ns, cpu_seconds=time.process_time() - cpu)
 
     await peer.work(handle)
 

@@ -19,7 +19,7 @@ from .settle import Settlements
 from .tallies import Slot, slot_of_finished
 
 # What a job that is brought back does not keep. Its error stays, and tells why it is here again.
-OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "expires_at")
+OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "expires_at", "counted_by")
 
 
 class Actions(Settlements):

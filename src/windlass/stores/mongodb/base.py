@@ -16,7 +16,7 @@ from .documents import MILLISECOND, Document, round_down
 # What a decision about a job needs to know of it, without its payloads.
 BRIEF = dict.fromkeys(
     (
-        *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "finished_at"),
+        *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "counted_by"),
         *("purge_at", "keep_seconds", "cancel_requested", "unique_key", "unique_until"),
     ),
     1,

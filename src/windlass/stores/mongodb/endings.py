@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
+from bson import ObjectId
 from bson.binary import Binary
 from pymongo import DeleteMany, UpdateMany
 
@@ -29,6 +30,7 @@ class Ending(NamedTuple):
     token: UUID | None
     state: State
     keep_seconds: int
+    keep_missing: bool
     error: str | None
     attempts: str | None
     run_at: datetime | None
@@ -78,6 +80,7 @@ def ending_of(settlement: Settlement, document: Document) -> Ending:
         settlement.token,
         final_state(settlement, document),
         DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
+        keep_seconds is None,
         settlement.error,
         settlement.attempts,
         settlement.run_at,
@@ -99,8 +102,15 @@ def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
 # Writing
 
 
-def writes_of(groups: Mapping[Ending, Sequence[Member]], now: datetime, rescued: bool) -> list[UpdateMany | DeleteMany]:
-    return [write_of(ending, chunk, now, rescued) for ending, members in groups.items() for chunk in in_chunks(members)]
+def writes_of(
+    groups: Mapping[Ending, Sequence[Member]], now: datetime, *, rescued: bool = False, mark: ObjectId | None = None
+) -> list[UpdateMany | DeleteMany]:
+    """`rescued`: by somebody else than who holds the lease. `mark`: what the finished jobs bear."""
+    return [
+        write_of(ending, chunk, now, rescued, mark)
+        for ending, members in groups.items()
+        for chunk in in_chunks(members)
+    ]
 
 
 def in_chunks(members: Sequence[Member]) -> Iterator[Sequence[Member]]:
@@ -125,7 +135,9 @@ def alike(members: Sequence[Member]) -> bool:
     return all(member.output == output and member.progress == progress for member in members)
 
 
-def write_of(ending: Ending, members: Sequence[Member], now: datetime, rescued: bool) -> UpdateMany | DeleteMany:
+def write_of(
+    ending: Ending, members: Sequence[Member], now: datetime, rescued: bool, mark: ObjectId | None
+) -> UpdateMany | DeleteMany:
     """Fenced by id and token as a pair, and by the state: a job that is finished keeps its token."""
     fence: Document = {"_id": {"$in": [member.id for member in members]}, "token": ending.token}
     fence["state"] = {"$in": WAITING} if ending.token is None and not rescued else RUNNING
@@ -133,7 +145,7 @@ def write_of(ending: Ending, members: Sequence[Member], now: datetime, rescued: 
         fence["cancel_requested"] = {"$ne": True}
     if ending.state in FINISHED and ending.keep_seconds == 0:
         return DeleteMany(fence, hint="_id_")
-    update = finished(ending, now, rescued) if ending.state in FINISHED else sent_back(ending, now, rescued)
+    update = finished(ending, now, rescued, mark) if ending.state in FINISHED else sent_back(ending, now, rescued)
     _, output, progress = members[0]
     if not alike(members):
         return UpdateMany(fence, with_own(update, members), hint="_id_")
@@ -173,10 +185,16 @@ def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
     return {"$set": changes, "$unset": dict.fromkeys(leftovers, ""), "$inc": changed}
 
 
-def finished(ending: Ending, now: datetime, rescued: bool) -> Document:
+def finished(ending: Ending, now: datetime, rescued: bool, mark: ObjectId | None) -> Document:
     """Terminal. It keeps the token, and with it the proof that this settlement was accepted; a rescuer's is new."""
-    changes: Document = {"state": ending.state, "finished_at": now, "keep_seconds": ending.keep_seconds}
-    changes |= given(error=ending.error, attempts=ending.attempts, purge_at=purge_moment(ending.keep_seconds, now))
+    changes: Document = {"state": ending.state, "finished_at": now}
+    changes |= given(
+        error=ending.error,
+        attempts=ending.attempts,
+        purge_at=purge_moment(ending.keep_seconds, now),
+        keep_seconds=ending.keep_seconds if ending.keep_missing else None,
+        counted_by=mark,
+    )
     leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested"]
     if rescued:
         changes["token"] = uuid4()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from bson import ObjectId
 from bson.binary import Binary
 
 from ...lifecycle import FINISHED, RUNNING, State
@@ -53,7 +54,7 @@ class Settlements(Tallies):
         groups, slots = grouped(accepted, now)
         if not groups:
             return
-        writes = writes_of(groups, now, rescued)
+        writes = writes_of(groups, now, rescued=rescued)
         (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
             raise Transient("a job changed while it was being settled")
@@ -93,8 +94,9 @@ class Settlements(Tallies):
     def _write_each(self, accepted: Sequence[Judged], now: datetime) -> Operation[list[Settlement]]:
         """Those that could not be written, since their job has changed."""
         groups, slots = grouped(accepted, now)
-        announced = yield from self.announce(slots, now)
-        writes = writes_of(groups, now, rescued=False)
+        mark = ObjectId()
+        announced = yield from self.announce(slots, mark, now)
+        writes = writes_of(groups, now, mark=mark)
         (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         if result.matched_count + result.deleted_count == len(accepted):
             yield from self.confirm(announced)
@@ -102,7 +104,7 @@ class Settlements(Tallies):
         documents, _ = yield from self.read_brief((settlement.id for settlement, _ in accepted), alone=True)
         # Whoever sends the same at the same millisecond leaves what looks like ours.
         written = documents.items() if result.matched_count else ()
-        ours = {id for id, document in written if document.get("finished_at") == now}
+        ours = {id for id, document in written if document.get("counted_by") == mark}
         counts = [sum(id.as_uuid() in ours for id in ids) for ids in slots.values()]
         yield from self.correct(dict(zip(announced, counts, strict=True)), alone=True)
         return missed(accepted, documents, result.deleted_count)

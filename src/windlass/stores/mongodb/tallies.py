@@ -5,8 +5,9 @@ a TTL index: therefore tallies expire too, with what they count. So that they ca
 up to about half a percent of the time for which their jobs are kept.
 
 What is written in a transaction is counted in it. Plain settlements have none, so that they count in two steps:
-before them a tally is announced, with the ids that it is about; after them it is confirmed. Where the process or its
-connection dies in between, upkeep finds what was announced long ago, and counts which of its jobs were finished then.
+before them a tally is announced, with the ids that it is about; after them it is confirmed. Each job bears the mark
+of the batch that finished it. Where the process or its connection dies in between, upkeep finds what was announced
+long ago, and counts which of its jobs bear the mark.
 Neither step waits for a majority: the settlement between them does, and the server keeps the order. If a fail-over
 undoes the confirmation, the announcement is left, and that is looked after.
 """
@@ -32,6 +33,7 @@ FINEST, COARSEST = 1, 3600  # seconds
 FOLDED_AT_ONCE = 10_000
 FORGOTTEN = timedelta(minutes=5)  # an announcement that nobody will confirm any more
 RECOUNTED_AT_ONCE = 100
+ANNOUNCED = dict.fromkeys(("ids", "mark", "since"), "")
 
 
 class Slot(NamedTuple):
@@ -66,10 +68,12 @@ class Tallies(Base):
 
     # Outside transactions
 
-    def announce(self, members: Mapping[Slot, Sequence[Binary]], now: datetime) -> Operation[list[ObjectId]]:
-        """What is going to be finished at this moment; one answer for each slot, to confirm it with."""
+    def announce(
+        self, members: Mapping[Slot, Sequence[Binary]], mark: ObjectId, now: datetime
+    ) -> Operation[list[ObjectId]]:
+        """What is going to be finished, and bear this mark; one answer for each slot, to confirm it with."""
         documents = [
-            {"_id": ObjectId(), **_fields(slot), "announced": len(ids), "ids": ids, "since": now}
+            {"_id": ObjectId(), **_fields(slot), "announced": len(ids), "ids": ids, "mark": mark, "since": now}
             for slot, ids in members.items()
         ]
         if documents:
@@ -79,7 +83,7 @@ class Tallies(Base):
     def confirm(self, announced: Sequence[ObjectId]) -> Operation[None]:
         """It was done as it was announced."""
         if announced:
-            change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": {"ids": "", "since": ""}}
+            change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": ANNOUNCED}
             filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
             yield Hurried(self.tallies, "update_many", (filter, change), alone=True)
 
@@ -88,7 +92,7 @@ class Tallies(Base):
         changes = [
             UpdateOne(
                 {"_id": id, "since": {"$exists": True}},
-                {"$set": {"count": count, "raw": True}, "$unset": {"announced": "", "ids": "", "since": ""}},
+                {"$set": {"count": count, "raw": True}, "$unset": {"announced": "", **ANNOUNCED}},
             )
             for id, count in counted.items()
         ]
@@ -98,15 +102,15 @@ class Tallies(Base):
     # Upkeep
 
     def recount_forgotten(self, now: datetime) -> Operation[None]:
-        """Look at the jobs of what was announced and neither confirmed nor corrected: those that were finished at
-        that moment are what it counts. (A job that was deleted or brought back since is not found, though that was
-        counted too: then the count stays off by it.)"""
+        """Look at the jobs of what was announced and neither confirmed nor corrected: it counts those that bear its
+        mark. (A job that was deleted or brought back since bears it no more, and that was counted too: by such a job
+        the count stays off.)"""
         filter = {"since": {"$lt": now - FORGOTTEN}}
         forgotten = yield Request(self.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
         counted: dict[ObjectId, int] = {}
         for one in forgotten:
-            same = {"state": one["state"], "finished_at": one["since"]}
-            pipeline = [{"$match": {"_id": {"$in": one["ids"]}, **same}}, {"$count": "count"}]
+            marked = {"_id": {"$in": one["ids"]}, "counted_by": one["mark"]}
+            pipeline = [{"$match": marked}, {"$count": "count"}]
             rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "_id_"})
             counted[one["_id"]] = rows[0]["count"] if rows else 0
         yield from self.correct(counted, alone=False)
