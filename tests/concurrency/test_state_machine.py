@@ -241,7 +241,8 @@ class Queue(RuleBasedStateMachine):
     def act(self, draw: st.DrawFn) -> None:
         event: Event = draw(st.sampled_from(["cancel", "bring back", "run now", "delete", "bring back"]))
         able = [id for id, mine in self.model.jobs.items() if allows(event, mine.state)]
-        some = st.sampled_from(able) if able and draw(st.booleans()) else st.sampled_from(self.known)
+        fitting: bool = draw(st.booleans())
+        some = st.sampled_from(able) if able and fitting else st.sampled_from(self.known)
         ids = sorted(draw(st.lists(some, min_size=1, max_size=2, unique=True)))
         expected = [self.model.act(event, id) for id in ids]
         operation = {"cancel": "cancel", "bring back": "retry", "run now": "run_now", "delete": "delete"}[event]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,7 +242,9 @@ class MongoConnections:
         self.target = target
         self._pid = os.getpid()
         self._client: MongoClient[Any] | None = None
+        self._opening = threading.Lock()
         self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncMongoClient[Any]] = WeakKeyDictionary()
+        self._async_opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     # Clients
 
@@ -256,17 +259,22 @@ class MongoConnections:
 
     def client(self) -> MongoClient[Any]:
         self._after_fork()
-        if self._client is None:
-            client = self.make_client()
-            try:
-                self.target.check_server(client.admin.command("hello"))
-            except BaseException as error:
-                client.close()
-                if isinstance(error, RAISED):
-                    raise translate(error, self.target.place, in_transaction=False) from error
-                raise
-            self._client = client
-        return self._client
+        client = self._client
+        if client is None:
+            with self._opening:  # many may come at once, for the first time
+                client = self._client = self._client or self._open()
+        return client
+
+    def _open(self) -> MongoClient[Any]:
+        client = self.make_client()
+        try:
+            self.target.check_server(client.admin.command("hello"))
+        except BaseException as error:
+            client.close()
+            if isinstance(error, RAISED):
+                raise translate(error, self.target.place, in_transaction=False) from error
+            raise
+        return client
 
     async def async_client(self) -> AsyncMongoClient[Any]:
         self._after_fork()
@@ -284,7 +292,10 @@ class MongoConnections:
                 if isinstance(error, RAISED):
                     raise translate(error, self.target.place, in_transaction=False) from error
                 raise
-            self._async_clients[loop] = client
+            first = self._async_clients.setdefault(loop, client)
+            if first is not client:  # another task of this loop was quicker
+                await client.close()
+            return first
         return client
 
     def _after_fork(self) -> None:
@@ -293,6 +304,7 @@ class MongoConnections:
             self._pid = os.getpid()
             self._inherited = self._client, dict(self._async_clients)
             self._client, self._async_clients = None, WeakKeyDictionary()
+            self._opening, self._async_opening = threading.Lock(), WeakKeyDictionary()
 
     # Operations
 
