@@ -281,21 +281,25 @@ class MongoConnections:
         loop = asyncio.get_running_loop()
         client = self._async_clients.get(loop)
         if client is None:
-            for old in [old for old in self._async_clients if old.is_closed()]:
-                del self._async_clients[old]
-            try:
-                client = AsyncMongoClient(self.target.url, **self.target.options)
-                self.target.check_server(await client.admin.command("hello"))
-            except BaseException as error:
-                if client is not None:
-                    await client.close()
-                if isinstance(error, RAISED):
-                    raise translate(error, self.target.place, in_transaction=False) from error
-                raise
-            first = self._async_clients.setdefault(loop, client)
-            if first is not client:  # another task of this loop was quicker
+            async with self._async_opening.setdefault(loop, asyncio.Lock()):
+                client = self._async_clients.get(loop)
+                if client is None:
+                    for old in [old for old in self._async_clients if old.is_closed()]:
+                        del self._async_clients[old]
+                    client = self._async_clients[loop] = await self._aopen()
+        return client
+
+    async def _aopen(self) -> AsyncMongoClient[Any]:
+        client: AsyncMongoClient[Any] | None = None
+        try:
+            client = AsyncMongoClient(self.target.url, **self.target.options)
+            self.target.check_server(await client.admin.command("hello"))
+        except BaseException as error:
+            if client is not None:
                 await client.close()
-            return first
+            if isinstance(error, RAISED):
+                raise translate(error, self.target.place, in_transaction=False) from error
+            raise
         return client
 
     def _after_fork(self) -> None:
