@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from ...job import Job
-from ...lifecycle import FINISHED
+from ...lifecycle import COMPLETED, FINISHED
 from ...operation import Operation, Statement
 from ..store import Filter
 from .query import Library, Query
@@ -62,6 +62,8 @@ class Reading:
         if filter.state:
             # One of six words, and written out, so that a plan for any parameters can use the partial index.
             conditions.append(f"j.state = '{filter.state}'")
+            if filter.state != COMPLETED:
+                conditions.append(f"j.state <> '{COMPLETED}'")  # SQLite does not see that this follows
         tables = [HISTORY] if filter.state in FINISHED else [LIVE] if filter.state else [LIVE, HISTORY]
         pages = [PAGE.replace("{table}", table) for table in tables]
         condition = " AND ".join(conditions) or "{true}"
