@@ -218,9 +218,7 @@ class Queue(RuleBasedStateMachine):
         reason, mine = self.model.refusal(settlement), self.model.jobs.get(held.job.id)
         refusals = self.do("settle", [settlement])
         self.tell("settle", held.job.id, "by", held.token, outcome, settlement.state, *refusals)
-        # Whether an attempt's end is found again when the job was brought back since then, a store need not know.
-        if mine is None or not (mine.brought_back and held.token in mine.settled):
-            assert refusals == ([Refusal(held.job.id, reason, held.token)] if reason else [])
+        assert refusals == ([Refusal(held.job.id, reason, held.token)] if reason else [])
         if mine is not None and self.model.holds(held.job.id, held.token):
             self.model.settle(settlement)
             if mine.state == "pending":

@@ -40,8 +40,7 @@ class ModelJob:
     lease_ends: datetime | None = None
     cancel_requested: bool = False
     purge_at: datetime | None = None
-    settled: dict[UUID, State] = field(default_factory=dict)  # what was accepted from whom
-    brought_back: bool = False
+    settled: dict[UUID, State] = field(default_factory=dict)  # what was accepted from whom, as long as it is known
 
     @property
     def order(self) -> tuple[int, datetime, UUID]:
@@ -178,7 +177,7 @@ class Model:
 
     def _finish(self, job: ModelJob, state: State) -> None:
         job.state, job.token, job.lease_ends = state, None, None
-        job.holds_key, job.cancel_requested, job.brought_back = False, False, False
+        job.holds_key, job.cancel_requested = False, False
         if job.keep_seconds == 0:
             del self.jobs[job.id]
         job.purge_at = None if job.keep_seconds < 0 else self.now + timedelta(seconds=job.keep_seconds)
@@ -211,6 +210,7 @@ class Model:
         if job.state == RUNNING:
             job.cancel_requested = True
             return True, RUNNING
+        job.settled = {}
         self._finish(job, CANCELLED)
         return True, CANCELLED
 
@@ -219,7 +219,7 @@ class Model:
             if self.holder(job.key, kept=False) is not None:
                 return False, job.state
             job.holds_key = True
-        job.state, job.attempt, job.run_at, job.brought_back = PENDING, 0, self.now, True
+        job.state, job.attempt, job.run_at, job.settled = PENDING, 0, self.now, {}
         return True, PENDING
 
     def _run_now(self, job: ModelJob) -> tuple[bool, State | None]:

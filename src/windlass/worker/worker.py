@@ -22,7 +22,7 @@ from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
-from ..errors import InvalidInput, WindlassError
+from ..errors import InvalidInput
 from ..lifecycle import PENDING
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
@@ -148,7 +148,7 @@ class Worker:
         await asyncio.wait([watch, *slots, *helpers], timeout=1.0)
         self._deafen()
         await asyncio.to_thread(self.leases.stop)
-        with contextlib.suppress(WindlassError):
+        with contextlib.suppress(Exception):  # it will be missed, and struck off the list
             await self.upkeep.farewell()
         await self.executor.close()
         await self.events.close()
