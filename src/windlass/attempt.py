@@ -115,6 +115,10 @@ class Attempt:
 
     # How a worker ends it before its time
 
+    @property
+    def interrupted(self) -> bool:
+        return self.stop is not None
+
     def interrupt(self, stop: Stop, why: str | None = None) -> None:
         """In the worker's loop. The first reason counts."""
         if self.stop is not None:

@@ -163,8 +163,40 @@ async def test_last_attempts_are_not_starved_by_others(app: Windlass) -> None:
     async def once() -> None:
         done.set()
 
-    await once.using(delay="300ms").aenqueue()
     await app.aenqueue_many([many.call(n) for n in range(3000)])
     async with app.worker(concurrency=2) as worker:
+        await until(lambda: worker.completed > 100)
+        await once.using(priority=50).aenqueue()
         await asyncio.wait_for(done.wait(), 30)
         assert worker.completed < 3000
+
+
+async def test_a_kept_slot_is_not_lost_where_a_queue_has_no_room(app: Windlass) -> None:
+    @app.task(queue="narrow")
+    async def some(n: int) -> None:
+        await asyncio.sleep(0.15)
+
+    await app.aenqueue_many([some.call(n) for n in range(8)])
+    async with app.worker(queues={"narrow": 2}, concurrency=1) as worker:
+        await until(lambda: worker.completed == 8, 30)
+
+
+async def test_a_job_that_is_cancelled_while_it_waits_in_the_buffer_does_not_run(app: Windlass) -> None:
+    ran: list[int] = []
+
+    @app.task
+    async def some(n: int) -> None:
+        ran.append(n)
+        await asyncio.sleep(0.01 if n else 3)
+
+    jobs = await app.aenqueue_many([some.call(1) for _ in range(30)])
+    async with app.worker(concurrency=1) as worker:
+        await until(lambda: worker.completed == 30)
+        ran.clear()
+        jobs = await app.aenqueue_many([some.call(n) for n in range(3)])
+        await until(lambda: ran)
+        await asyncio.sleep(0.3)
+        await jobs[2].acancel()
+        await until(lambda: not worker.running and not worker.buffer.items and worker.completed >= 32)
+    assert ran == [0, 1]
+    assert (await jobs[2].arefresh()).state == "cancelled"

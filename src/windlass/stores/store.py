@@ -245,9 +245,10 @@ class Store(Protocol):
 
         A settlement that is sent again after its answer was lost is accepted if the first one was, and changes nothing
         (until the job's next attempt has ended, or someone has cancelled it or brought it back; not for keep=0, which
-        leaves no trace, nor without a token, which anyone may have sent). Another outcome of an attempt that has ended is refused. One
-        that sends a job back whose cancelling was asked for cancels it. A job that is sent back keeps the error of an
-        attempt before where it brings none; one that ends keeps what its end says, and the story of its attempts.
+        leaves no trace, nor without a token, which anyone may have sent). Another outcome of an attempt that has ended
+        is refused. One that sends a job back whose cancelling was asked for cancels it. A job that is sent back keeps
+        the error of an attempt before where it brings none; one that ends keeps what its end says, and the story of
+        its attempts.
         """
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:

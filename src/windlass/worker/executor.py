@@ -70,6 +70,8 @@ class Executor:
     async def execute(self, attempt: Attempt) -> Settlement | None:
         """What is to be written; None where the attempt has lost its lease."""
         began = time.perf_counter()
+        if attempt.interrupted:  # while it waited in the buffer
+            return self._decide(attempt, asyncio.CancelledError(), 0.0)
         job = attempt.job
         task = self.app.tasks[job.type]
         attempt.task = asyncio.current_task()

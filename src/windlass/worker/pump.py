@@ -77,6 +77,8 @@ class Pump:
         for index in range(len(names)):
             served = self.served[names[(self._turn + index) % len(names)]]
             claimed += await self._claim_from(served)
+        if self.buffer.kept:
+            self.buffer.hand([])  # no queue had room for more: then they go on with what lies ready
         return most, claimed
 
     async def _claim_from(self, served: Served) -> int:

@@ -67,9 +67,16 @@ class _Call:
         finally:
             with self._lock:
                 self._thread = None
+                _raise_in(threading.get_ident(), None)  # too late now: it would hit whatever this thread does next
 
     def interrupt(self) -> None:
         with self._lock:
             self._interrupted = True
             if self._thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(Interruption))
+                _raise_in(self._thread, Interruption)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """At the next step of that thread; None takes back what was not raised yet."""
+    argument = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)
