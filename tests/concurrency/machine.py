@@ -203,9 +203,10 @@ class Queue(RuleBasedStateMachine):
         self.claims += [Held(job, request.token) for job in jobs]
 
     def some_claims(self, count: int) -> list[Held]:
-        """Mostly of those who still hold their job."""
+        """Different ones, and mostly of those who still hold their job."""
         holding = [held for held in self.claims if self.model.holds(held.job.id, held.token)]
-        return [self.pick(self.pick([holding, holding, self.claims]) or self.claims) for _ in range(count)]
+        some = [self.pick(self.pick([holding, holding, self.claims]) or self.claims) for _ in range(count)]
+        return list({(held.job.id, held.token): held for held in some}.values())
 
     def settle(self) -> None:
         if not self.claims:

@@ -51,7 +51,6 @@ class Hub:
     # Sending
 
     def send(self, hints: Iterable[Hint]) -> None:
-        self._after_fork()
         with self._lock:
             self._outbox.update(hints)
             if self._sender is None:
@@ -90,7 +89,6 @@ class Hub:
     # Listening
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        self._after_fork()
         with self._lock:
             self._listeners.append(listener)
             if self._watcher is None:
@@ -158,6 +156,15 @@ class Hub:
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    """Before anything else happens in a child: a thread of the parent may have held a lock at that moment."""
+    for hub in list(_hubs):
+        hub._after_fork()
+
+
+os.register_at_fork(after_in_child=_renew_all)
 
 
 @atexit.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class PostgresWakeup(Hub):
         super().__init__()
         self.connect, self.channel = connect, channel
         self._sending_on: psycopg.Connection[Any] | None = None
+        self._inherited: psycopg.Connection[Any] | None = None
 
     def deliver(self, hints: list[Hint]) -> None:
         """After the commit, not in it: a NOTIFY in every enqueue makes committers wait for each other."""
@@ -42,6 +44,11 @@ class PostgresWakeup(Hub):
         if self._sending_on is not None:
             self._sending_on.close()
             self._sending_on = None
+
+    def _after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._inherited, self._sending_on = self._sending_on, None  # the parent's: neither used nor closed here
+        super()._after_fork()
 
     def watch(self, stopping: threading.Event) -> None:
         with self.connect() as connection:

@@ -26,7 +26,7 @@ from .link import SqliteLink
 T = TypeVar("T")
 log = logging.getLogger("windlass.sqlite")
 
-BUSY_SECONDS = 30.0
+BUSY_SECONDS = 10.0
 SHORT_WAIT_MILLISECONDS = 50
 DATABASES = Query("databases", "PRAGMA database_list")
 
@@ -63,7 +63,7 @@ class OwnLink(SqliteLink):
 def takes_lock(step: Step) -> bool:
     """What meets a lock before it has done anything, and so can be tried again."""
     if isinstance(step, Statement):
-        return step.alone and step.each is None and len(step.query.statements) == 1
+        return step.alone and len(step.query.statements) == 1 and len(step.each or (None,)) == 1
     return isinstance(step, Begin | Commit)
 
 
@@ -175,9 +175,11 @@ class SqliteConnections:
             )
 
     def close(self) -> None:
+        if self._pid != os.getpid():
+            return
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None and self._pid == os.getpid():
+        if thread is not None:
             thread.submit(self._close_link).result()
             thread.shutdown()
 
