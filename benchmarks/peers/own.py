@@ -152,7 +152,7 @@ def memory(settings: Settings) -> Iterator[Figure]:
     early, late = max(long[:fifth]), max(long[-fifth:])
     yield Figure(f"RSS at most, {settings.many // 10:,} jobs waiting", waiting / MEGABYTE, " MB", 80, at_most=True)
     yield Figure(f"RSS at most, {settings.many:,} jobs waiting", max(long) / MEGABYTE, " MB", 80, at_most=True)
-    yield Figure("… its last fifth against its first", late / early, " ×", 1.1, at_most=True)
+    yield Figure("… its last fifth against its first", late / early, " ×", 1.25, at_most=True)
 
 
 def _resident(settings: Settings, server: str, jobs: int) -> list[int]:

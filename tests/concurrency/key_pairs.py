@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from windlass.errors import Conflict
@@ -196,3 +197,15 @@ def retry_two(scene: Scene) -> Pair:
     changes = [change for answer in succeeded(performance) for change in answer]
     assert sorted(change.done for change in changes) == [False, True]
     assert sorted(job.state for job in scene.all()) == ["failed", "pending"]
+
+
+@pair("prune/enqueue with a key whose time is over")
+def prune_enqueue(scene: Scene) -> Pair:
+    scene.do("enqueue", [unique("window")])
+    scene.store.clock.move(timedelta(hours=2))
+    new = unique("window")
+    performance = yield lambda: scene.store.prune(10), lambda: scene.store.enqueue([new])
+    _, (answer,) = succeeded(performance)
+    assert answer.created
+    (again,) = scene.do("enqueue", [unique("window")])
+    assert (again.job.id, again.created) == (new.id, False), "the new key went with the old one"

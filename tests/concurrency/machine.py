@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from windlass.backoff import Backoff, Exponential, Fixed
 from windlass.errors import Conflict
@@ -124,6 +124,11 @@ class Queue(RuleBasedStateMachine):
         self.sent: list[list[NewJob]] = []
         self.numbers: Iterator[int] = iter(())
         self.story: list[str] = []
+
+    @initialize(batches=st.lists(BATCHES, min_size=1, max_size=3))
+    def begin(self, batches: list[list[NewJob]]) -> None:
+        for batch in batches:
+            self.enqueue(batch)
 
     # One rule: of several, hypothesis leaves some out of each example, and most need one another.
     @rule(action=st.sampled_from(ACTIONS), data=st.data())

@@ -7,6 +7,7 @@ must hold whatever their order was.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -271,4 +272,36 @@ def retry_delete(scene: Scene) -> Pair:
     (brought_back,), (deleted,) = succeeded(performance)
     assert deleted.done
     assert brought_back.done or brought_back.state is None
+    assert scene.all() == []
+
+
+# Pruning
+
+
+def prune_retry(scene: Scene, keep: timedelta) -> Pair:
+    id = scene.failed(keep_seconds=int(keep.total_seconds()))
+    scene.store.clock.move(keep + timedelta(days=3))
+    performance = yield lambda: scene.store.prune(10), lambda: scene.store.retry([id])
+    _, (change,) = succeeded(performance)
+    scene.do("prune", 10)
+    if change.done:
+        assert scene.state(id) == "pending"
+    else:
+        assert change.state is None
+        assert scene.all() == []
+
+
+pair("prune/retry, kept for an hour")(lambda scene: prune_retry(scene, timedelta(hours=1)))
+pair("prune/retry, kept for days")(lambda scene: prune_retry(scene, timedelta(days=2)))
+
+
+@pair("prune/prune")
+def prune_prune(scene: Scene) -> Pair:
+    for keep in (60, 60, 2 * 86_400, 2 * 86_400):
+        scene.failed(keep_seconds=keep)
+    scene.store.clock.move(timedelta(days=5))
+    performance = yield lambda: scene.store.prune(10), lambda: scene.store.prune(10)
+    first, second = succeeded(performance)
+    rest = scene.do("prune", 10)
+    assert first + second + rest == 4
     assert scene.all() == []

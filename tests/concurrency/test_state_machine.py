@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from windlass.stores.store import Store
@@ -17,6 +17,7 @@ from .machine import Queue
 
 EXAMPLES = int(os.environ.get("WINDLASS_TEST_EXAMPLES", "12"))
 STEPS = int(os.environ.get("WINDLASS_TEST_STEPS", "100"))
+PHASES = list(Phase) if EXAMPLES > 100 else [Phase.explicit, Phase.generate]
 SEED = int(os.environ.get("WINDLASS_TEST_SEED", "1"))
 
 
@@ -28,6 +29,8 @@ def test_each_store_does_what_the_model_does(shared_store: Store) -> None:
         deadline=None,
         database=None,
         report_multiple_bugs=False,
+        # The story of a failing example is told, and its seed replays it: to make it smaller takes many minutes.
+        phases=PHASES,
         suppress_health_check=list(HealthCheck),
     )
     queues: list[Queue] = []

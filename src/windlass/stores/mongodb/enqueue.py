@@ -148,9 +148,12 @@ class Batch:
 
     def add(self, new: NewJob) -> tuple[Document, bool]:
         """The document of this job, or of the one in its place."""
-        if new.id in self.known:
-            return self.known[new.id], False
         key = (has_record(new), *key_of(new))
+        if new.id in self.known:
+            # Those of the batch that followed it follow it again, though its key may be free by now.
+            if new.unique_key is not None:
+                self.holders[key] = self.known[new.id]
+            return self.known[new.id], False
         if new.unique_key is not None and key in self.holders:
             return self._yield_to(self.holders[key], new), False
         document = self.known[new.id] = to_document(new, self.now)

@@ -199,7 +199,7 @@ class _Adding:
                 continue
             answer = self.answers[leader]
             job = self.jobs[position]
-            if job.on_conflict == "replace" and job.id != self.jobs[leader].id:
+            if job.on_conflict == "replace" and job.id != self.jobs[leader].id and not answer.job.finished:
                 yield Statement(self.store.sql["replace_job"], _replacement(job))
                 found = yield from self.store.get([answer.job.id])
                 answer = Enqueued(found[0] if found else answer.job, answer.created)
