@@ -293,15 +293,3 @@ def prune_retry(scene: Scene, keep: timedelta) -> Pair:
 
 pair("prune/retry, kept for an hour")(lambda scene: prune_retry(scene, timedelta(hours=1)))
 pair("prune/retry, kept for days")(lambda scene: prune_retry(scene, timedelta(days=2)))
-
-
-@pair("prune/prune")
-def prune_prune(scene: Scene) -> Pair:
-    for keep in (60, 60, 2 * 86_400, 2 * 86_400):
-        scene.failed(keep_seconds=keep)
-    scene.store.clock.move(timedelta(days=5))
-    performance = yield lambda: scene.store.prune(10), lambda: scene.store.prune(10)
-    first, second = succeeded(performance)
-    rest = scene.do("prune", 10)
-    assert first + second + rest == 4
-    assert scene.all() == []
