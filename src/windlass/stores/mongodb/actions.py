@@ -19,7 +19,10 @@ from .settle import Settlements
 from .tallies import Slot, slot_of_finished
 
 # What a job that is brought back does not keep. Its error stays, and tells why it is here again.
-OF_ITS_END = ("finished_at", "purge_at", "output", "token", "worker", "claimed_at", "expires_at", "counted_by")
+OF_ITS_END = (
+    *("finished_at", "purge_at", "output", "token", "previous_token", "worker", "claimed_at", "expires_at"),
+    "counted_by",
+)
 
 
 class Actions(Settlements):
@@ -139,10 +142,8 @@ def key_to_hold(document: Document) -> tuple[str, str] | None:
 
 
 def brought_back(document: Document, now: datetime) -> Document:
-    """The token moves aside, so that the settlement that ended it, sent again, still finds that it was accepted."""
+    """Of who held it before nothing is left: whatever they still send is refused."""
     changes: dict[str, Any] = {"state": PENDING, "attempt": 0, "run_at": now}
-    if document.get("token") is not None:
-        changes["previous_token"] = document["token"]
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
     return {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}

@@ -21,6 +21,7 @@ from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from ...operation import Begin, Commit, Operation, Rows, Statement, Step, adrive, arun, drive, run
 from ..sql.query import Query
 from .borrowed import borrow, borrow_async
+from .forking import gate
 from .link import SqliteLink
 
 T = TypeVar("T")
@@ -107,6 +108,10 @@ class SqliteConnections:
         return await asyncio.wrap_future(self._writer().submit(self._run, make))
 
     def _run(self, make: Callable[[], Operation[T]]) -> T:
+        with gate.inside():
+            return self._run_inside(make)
+
+    def _run_inside(self, make: Callable[[], Operation[T]]) -> T:
         if self._link is None:
             self._link = OwnLink(self.open(), self.path, BUSY_SECONDS)
         try:

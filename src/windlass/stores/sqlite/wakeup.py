@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ..hub import Hub
 from ..wakeup import Hint
+from .forking import gate
 
 GLANCE_SECONDS = 0.02
 
@@ -32,11 +33,13 @@ class SqliteWakeup(Hub):
         if self.path == ":memory:":
             stopping.wait()
             return
-        connection = sqlite3.connect(self.path, isolation_level=None)
+        with gate.inside():
+            connection = sqlite3.connect(self.path, isolation_level=None)
         try:
             last = None
             while not stopping.is_set():
-                (version,) = connection.execute("PRAGMA data_version").fetchone()
+                with gate.inside():
+                    ((version,),) = connection.execute("PRAGMA data_version").fetchall()
                 if version != last:
                     last = version
                     self.tell(None)
