@@ -165,7 +165,7 @@ class Batch:
         return document, True
 
     def _yield_to(self, holder: Document, new: NewJob) -> Document:
-        if new.on_conflict == "raise":
+        if new.on_conflict == "raise" and holder["_id"] != new.id:
             raise conflict(new, holder["_id"])
         if new.on_conflict == "replace" and holder["state"] in WAITING:
             changes = rewritten(new, self.now)

@@ -85,7 +85,8 @@ class Tallies(Base):
         if announced:
             change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": ANNOUNCED}
             filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
-            yield Hurried(self.tallies, "update_many", (filter, change), alone=True)
+            # A majority has it when the settlement returns: whoever counts then, with majority reads, sees it.
+            yield Request(self.tallies, "update_many", (filter, change), alone=True)
 
     def correct(self, counted: Mapping[ObjectId, int], *, alone: bool) -> Operation[None]:
         """It was done in part."""
