@@ -122,7 +122,7 @@ class Model:
         if new.on_conflict == "raise":
             raise Taken
         holder = self.jobs.get(id)
-        if new.on_conflict == "replace" and holder is not None and holder.state == PENDING:
+        if new.on_conflict == "replace" and holder is not None and holder.holds_key and holder.state == PENDING:
             holder.input, holder.priority = new.input, -new.rank
             holder.run_at = self.now + timedelta(seconds=new.delay_seconds)
         return id

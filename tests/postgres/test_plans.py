@@ -64,10 +64,11 @@ def seq_scans(nodes: list[dict[str, Any]]) -> set[str]:
 class Scene:
     """A schema of its own in one state, and a connection with the settings of ours to ask for plans on."""
 
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str) -> None:
+        # A name of its own: two test processes of one server may set up the same scene.
+        schema = f"plans_{uuid4().hex}"
         self.store = PostgresStore(url, schema=schema)
         self.connection = psycopg.connect(**self.store.connections.settings(), autocommit=True, prepare_threshold=None)
-        self.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         self.store.connections.run(self.store.migrate)
         self.execute(f"SET search_path = {schema}; SET synchronous_commit = off")
         # What autovacuum does in its own time would make the statistics fresh again.
@@ -100,7 +101,7 @@ class Scene:
 @pytest.fixture(scope="module", params=["empty", "all pending", "all running"])
 def stale(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Scene]:
     """Statistics of one moment, the rows of another."""
-    scene = Scene(postgres_url, "plans_" + request.param.replace(" ", "_"))
+    scene = Scene(postgres_url)
     if request.param != "empty":
         scene.fill(FILL_LIVE, LIVE_ROWS, state=request.param.split()[1])
     scene.execute("VACUUM ANALYZE windlass_jobs")
@@ -113,7 +114,7 @@ def stale(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Scene]:
 @pytest.fixture(scope="module")
 def long_history(postgres_url: str) -> Iterator[Scene]:
     """A million finished jobs beside the live ones."""
-    scene = Scene(postgres_url, "plans_long_history")
+    scene = Scene(postgres_url)
     scene.fill(FILL_HISTORY, HISTORY_ROWS)
     scene.fill(FILL_LIVE, 10_000)
     scene.fill(FILL_LIVE, 1_000, first=10_000, state="running")
@@ -171,7 +172,7 @@ def test_send_back_and_renew_go_through_the_primary_key(stale: Scene, mode: str)
 
 
 def test_a_plan_that_is_kept_from_an_empty_queue_still_serves_a_full_one(postgres_url: str) -> None:
-    scene = Scene(postgres_url, "plans_kept")
+    scene = Scene(postgres_url)
     try:
         scene.execute("VACUUM ANALYZE windlass_jobs")
         for operation in (claim(scene.store, typed=True), scene.store.renew([Lease(uuid4(), uuid4(), 1.0)])):

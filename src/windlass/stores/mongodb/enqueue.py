@@ -167,7 +167,7 @@ class Batch:
     def _yield_to(self, holder: Document, new: NewJob) -> Document:
         if new.on_conflict == "raise" and holder["_id"] != new.id:
             raise conflict(new, holder["_id"])
-        if new.on_conflict == "replace" and holder["state"] in WAITING:
+        if new.on_conflict == "replace" and holder.get("unique_held") and holder["state"] in WAITING:
             changes = rewritten(new, self.now)
             holder.update(changes)
             for name in [name for name, value in changes.items() if value is None]:
