@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import uuid4
@@ -95,6 +96,17 @@ def claim(store: Store, batch: int, queue: str = "bench") -> list[Settlement]:
     request = ClaimRequest(queue=queue, limit=batch, token=token, worker="bench", types=["noop"])
     jobs = store.connections.run(lambda: store.claim(request))
     return [Settlement(id=job.id, token=token, state="completed", output="null") for job in jobs]
+
+
+def drain_side_by_side(store: Store, batch: int, queue: str = "bench") -> None:
+    """As a worker does: the next batch is claimed while the last is being settled."""
+    with ThreadPoolExecutor(1) as settler:
+        settled: Future[Any] | None = None
+        while settlements := claim(store, batch, queue):
+            if settled is not None:
+                assert not settled.result()
+            settled = settler.submit(store.connections.run, lambda part=settlements: store.settle(part))  # type: ignore[misc]
+        assert settled is None or not settled.result()
 
 
 def drain(store: Store, batch: int, queue: str = "bench") -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from windlass.stores.sqlite.store import SqliteStore
 
-from .measure import Figure, drain, enqueue, in_turn, new_jobs, seconds
+from .measure import Figure, drain_side_by_side, enqueue, in_turn, new_jobs, seconds
 
 
 def measure_sqlite(folder: Path, jobs: int) -> list[Figure]:
@@ -17,7 +17,7 @@ def measure_sqlite(folder: Path, jobs: int) -> list[Figure]:
     def round_trip() -> float:
         made = new_jobs(jobs)
         adding.append(seconds(lambda: enqueue(store, made)))
-        return seconds(lambda: drain(store, 100))
+        return seconds(lambda: drain_side_by_side(store, 100))
 
     (took,) = in_turn(round_trip)
     store.connections.close()

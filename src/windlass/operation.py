@@ -24,7 +24,7 @@ Rows: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query with its parameters: once, or once for each of `each`.
+    """A query with its parameters: once, or once for each of `each`. SQLite's lists have theirs by place, not name.
 
     `alone` says that it is a transaction of its own: outside one, it needs no BEGIN and COMMIT around it.
     """
@@ -33,6 +33,7 @@ class Statement:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     each: Sequence[Mapping[str, Any]] | None = None
     alone: bool = False
+    places: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

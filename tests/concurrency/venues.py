@@ -10,7 +10,8 @@ from typing import Any
 from windlass.operation import Connection, Operation, persistent
 from windlass.stores.mongodb.connections import MongoConnections, SyncConnection, patient
 from windlass.stores.postgres.connections import PostgresConnections, SyncLink
-from windlass.stores.sqlite.connections import OwnLink, SqliteConnections
+from windlass.stores.sqlite.connections import SqliteConnections
+from windlass.stores.sqlite.own import OwnLink
 from windlass.stores.store import Store
 
 HELD_UP_SECONDS = 0.1  # a step of MongoDB that takes longer waits for the other actor

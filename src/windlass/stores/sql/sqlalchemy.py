@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ...errors import InvalidInput
 from ...operation import Begin, Commit, Copy, Rollback, Rows, Statement, Step
-from .values import adapt
+from .values import bound
 
 _NUMBERED = {"asyncpg"}
 _NAMED = {"pysqlite", "aiosqlite"}
@@ -72,12 +72,12 @@ def _begun(connection: Any) -> bool:
 
 
 def _rendered(driver: str, statement: Statement) -> list[tuple[str, Any]]:
+    if driver in _NAMED:
+        return list(bound(statement))
     query = statement.query
     batches: list[Mapping[str, Any]] = [statement.parameters] if statement.each is None else list(statement.each)
     if driver in _NUMBERED:
         return [(text, tuple(one[name] for name in names)) for one in batches for text, names in query.numbered]
-    if driver in _NAMED:
-        return [(text, {name: adapt(value) for name, value in one.items()}) for one in batches for text in query.named]
     convert = _plain if driver == "psycopg2" else lambda value: value
     return [(text, {name: convert(value) for name, value in one.items()}) for one in batches for text in query.pyformat]
 

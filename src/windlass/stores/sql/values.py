@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from ...clock import to_microseconds
+from ...operation import Statement
 
 
 def adapt(value: Any) -> Any:
@@ -16,3 +18,14 @@ def adapt(value: Any) -> Any:
     if isinstance(value, datetime):
         return to_microseconds(value)
     return value
+
+
+def bound(step: Statement) -> Iterator[tuple[str, Any]]:
+    """Each text to be executed, with its values."""
+    if step.places is not None:
+        yield from ((text, step.places) for text in step.query.named)
+        return
+    for parameters in [step.parameters] if step.each is None else step.each:
+        values = {name: adapt(value) for name, value in parameters.items()}
+        for text in step.query.named:
+            yield text, values

@@ -8,26 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
-from ...operation import Begin, Commit, Operation, Rows, Statement, Step, adrive, arun, drive, run
+from ...errors import InvalidInput
+from ...operation import Operation, Statement, adrive, arun, drive, run
 from ..sql.query import Query
 from .borrowed import borrow, borrow_async
-from .forking import gate
-from .link import SqliteLink
+from .own import BUSY_SECONDS, OwnLink, mapped
+from .writer import Writer
 
 T = TypeVar("T")
 log = logging.getLogger("windlass.sqlite")
 
-BUSY_SECONDS = 10.0
 SHORT_WAIT_MILLISECONDS = 50
 DATABASES = Query("databases", "PRAGMA database_list")
 
@@ -35,58 +30,6 @@ DATABASES = Query("databases", "PRAGMA database_list")
 def wal_is_safe(version: tuple[int, int, int]) -> bool:
     """Before these, two connections that write and checkpoint at once could corrupt a database in WAL mode."""
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
-
-
-class OwnLink(SqliteLink):
-    """A connection of ours: its errors are told in our terms."""
-
-    def __init__(self, connection: sqlite3.Connection, path: str, patience: float = 0.0) -> None:
-        super().__init__(connection)
-        self.path, self.patience = path, patience
-
-    def execute(self, step: Step) -> Rows:
-        with mapped(self.path):
-            return self._patiently(step) if takes_lock(step) else super().execute(step)
-
-    def _patiently(self, step: Step) -> Rows:
-        """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short
-        waits of it, one after the other."""
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                return super().execute(step)
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(random.uniform(0.001, 0.01))
-
-
-def takes_lock(step: Step) -> bool:
-    """What meets a lock before it has done anything, and so can be tried again."""
-    if isinstance(step, Statement):
-        return step.alone and len(step.query.statements) == 1 and len(step.each or (None,)) == 1
-    return isinstance(step, Begin | Commit)
-
-
-@contextmanager
-def mapped(path: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            raise StoreUnavailable(
-                f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, "
-                "pass its connection (connection=…), so that the job becomes part of it; and run app.migrate() before "
-                "it, since the schema is not made in it"
-            ) from error
-        if "no such table" in text or "no such column" in text:
-            raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
-        raise StoreUnavailable(f"{path}: {text}") from error
-    except sqlite3.DatabaseError as error:
-        if type(error) is not sqlite3.DatabaseError:
-            raise  # a mistake of ours, not the file's
-        raise StoreUnavailable(f"{path}: {error}") from error
 
 
 class SqliteConnections:
@@ -98,27 +41,16 @@ class SqliteConnections:
         self.path, self.journal_mode = path, journal_mode
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._thread: ThreadPoolExecutor | None = None
-        self._link: OwnLink | None = None
+        self._writer: Writer | None = None
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
-        return self._writer().submit(self._run, make).result()
+        return self._its_writer().submit(make).result()
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
-        return await asyncio.wrap_future(self._writer().submit(self._run, make))
+        return await asyncio.wrap_future(self._its_writer().submit(make))
 
-    def _run(self, make: Callable[[], Operation[T]]) -> T:
-        with gate.inside():
-            return self._run_inside(make)
-
-    def _run_inside(self, make: Callable[[], Operation[T]]) -> T:
-        if self._link is None:
-            self._link = OwnLink(self.open(), self.path, BUSY_SECONDS)
-        try:
-            return run(make, self._link)
-        finally:
-            if self._link.connection.in_transaction:
-                self._link.connection.rollback()
+    def _open_link(self) -> OwnLink:
+        return OwnLink(self.open(), self.path, BUSY_SECONDS)
 
     def open(self) -> sqlite3.Connection:
         with mapped(self.path):
@@ -143,14 +75,14 @@ class SqliteConnections:
                 "?journal_mode=wal in the URL overrides", self.path, current, sqlite3.sqlite_version,
             )  # fmt: skip
 
-    def _writer(self) -> ThreadPoolExecutor:
+    def _its_writer(self) -> Writer:
         if self._pid != os.getpid():
-            _kept_from_collection.append(self._link)  # closing it here would drop the parent's locks
-            self._pid, self._lock, self._thread, self._link = os.getpid(), threading.Lock(), None, None
+            _kept_from_collection.append(self._writer)  # closing its connection here would drop the parent's locks
+            self._pid, self._lock, self._writer = os.getpid(), threading.Lock(), None
         with self._lock:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-sqlite")
-            return self._thread
+            if self._writer is None:
+                self._writer = Writer(self._open_link)
+            return self._writer
 
     # The caller's own
 
@@ -183,15 +115,9 @@ class SqliteConnections:
         if self._pid != os.getpid():
             return
         with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.submit(self._close_link).result()
-            thread.shutdown()
-
-    def _close_link(self) -> None:
-        if self._link is not None:
-            self._link.connection.close()
-            self._link = None
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     async def aclose_loop(self) -> None:
         """Nothing here belongs to an event loop."""

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ...operation import Begin, Commit, Copy, Rollback, Rows, Sleep, Statement, Step
-from ..sql.values import adapt
+from ..sql.values import bound
 
 # Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
 CONTROL = {Begin: "BEGIN IMMEDIATE", Commit: "COMMIT", Rollback: "ROLLBACK"}
@@ -37,8 +37,6 @@ class SqliteLink:
 
     def _statement(self, step: Statement) -> Rows:
         rows: list[Any] = []
-        for parameters in [step.parameters] if step.each is None else step.each:
-            values = {name: adapt(value) for name, value in parameters.items()}
-            for text in step.query.named:
-                rows += self.cursor.execute(text, values).fetchall()
+        for text, values in bound(step):
+            rows += self.cursor.execute(text, values).fetchall()
         return rows

@@ -20,6 +20,7 @@ from ..sql.rows import SQLITE_ROWS, RowReader
 from ..sql.store import SqlStore
 from ..store import Change
 from .connections import SqliteConnections
+from .given import in_lists
 from .wakeup import SqliteWakeup
 
 # The clock of SQLite counts milliseconds.
@@ -60,8 +61,6 @@ class SqliteStore(SqlStore):
             # The policy of the row's type, or the default under the empty name; a path in it is to follow.
             "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
             "ORDER BY key DESC LIMIT 1),",
-            # A field of a row that is given as a JSON array; which one is to follow.
-            "given": "json_extract(g.value, ",
             "history_columns": ", ".join(HISTORY_COLUMNS),
             "typed": "AND type IN (SELECT value FROM json_each(:types))",
             "in_ids": "IN (SELECT value FROM json_each(:ids))",
@@ -78,11 +77,16 @@ class SqliteStore(SqlStore):
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         given = [
-            (one.id, one.token, one.state, one.output, one.error, one.attempts, one.progress) for one in settlements
+            (str(one.id), one.token and str(one.token), one.state, one.output, one.error, one.attempts, one.progress)
+            for one in settlements
         ]
-        rows = yield self.statement("finish", rows=self.array(given))
-        ended = {row[0] for row in rows}
-        return {one.id for one in settlements if str(one.id) not in ended}
+        ended: dict[str, tuple[str, str, int]] = {}
+        for values, places in in_lists(given):
+            rows = yield Statement(self.sql.variant("finish", "given", values), places=places)
+            ended.update({id: (queue, type, keep) for id, queue, type, keep in rows})
+        states = {id: state for id, _, state, *_ in given}
+        yield self._tally(Counter((queue, type, states[id]) for id, (queue, type, keep) in ended.items() if keep), 1)
+        return {one.id for one, (id, *_) in zip(settlements, given, strict=True) if id not in ended}
 
     def _tally(self, counts: Counter[tuple[str, str, str]], sign: int) -> Statement:
         each = [

@@ -1,0 +1,65 @@
+"""Steps on a connection of ours: patient with locks, its errors told in our terms."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...errors import SchemaMismatch, StoreUnavailable
+from ...operation import Begin, Commit, Rows, Statement, Step
+from .link import SqliteLink
+
+BUSY_SECONDS = 10.0
+
+
+class OwnLink(SqliteLink):
+    def __init__(self, connection: sqlite3.Connection, path: str, patience: float = 0.0) -> None:
+        super().__init__(connection)
+        self.path, self.patience = path, patience
+
+    def execute(self, step: Step) -> Rows:
+        with mapped(self.path):
+            return self._patiently(step) if takes_lock(step) else super().execute(step)
+
+    def _patiently(self, step: Step) -> Rows:
+        """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short
+        waits of it, one after the other."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return super().execute(step)
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(random.uniform(0.001, 0.01))
+
+
+def takes_lock(step: Step) -> bool:
+    """What meets a lock before it has done anything, and so can be tried again."""
+    if isinstance(step, Statement):
+        return step.alone and len(step.query.statements) == 1 and len(step.each or (None,)) == 1
+    return isinstance(step, Begin | Commit)
+
+
+@contextmanager
+def mapped(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            raise StoreUnavailable(
+                f"{path} was locked by someone else for {BUSY_SECONDS:.0f} s. If that is a transaction of your own, "
+                "pass its connection (connection=…), so that the job becomes part of it; and run app.migrate() before "
+                "it, since the schema is not made in it"
+            ) from error
+        if "no such table" in text or "no such column" in text:
+            raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
+        raise StoreUnavailable(f"{path}: {text}") from error
+    except sqlite3.DatabaseError as error:
+        if type(error) is not sqlite3.DatabaseError:
+            raise  # a mistake of ours, not the file's
+        raise StoreUnavailable(f"{path}: {error}") from error
