@@ -78,6 +78,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     def new_job(self, make_id: Callable[[], UUID]) -> NewJob:
         options = self.options
+        if options is NO_OPTIONS:
+            columns = _policy_columns(self.policy) if self.policy is not None else (None, None, None, None)
+            return NewJob(
+                id=make_id(), type=self.type, queue=self.queue, input=self.input, rank=-self.priority,
+                max_attempts=columns[0], lease_seconds=columns[1], keep_seconds=columns[2], policy=columns[3],
+            )  # fmt: skip
         job = NewJob(
             id=make_id() if options.id is None else check_id(options.id),
             id_given=options.id is not None,
@@ -89,8 +95,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if self.policy is not None:
             columns = _policy_columns(options.policy(self.policy))
             job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy = columns
-        if options is not NO_OPTIONS:
-            _apply(options, job)
+        _apply(options, job)
         return job
 
 
@@ -117,15 +122,14 @@ def _apply(options: Options, job: NewJob) -> None:
         job.window_seconds = unique.window.total_seconds() if unique.window else None
 
 
-_encoded: dict[Policy, tuple[int, float, int, str]] = {}
+_encoded: dict[Policy, tuple[int, float, int, str | None]] = {}
 
 
-def _policy_columns(policy: Policy) -> tuple[int, float, int, str]:
+def _policy_columns(policy: Policy) -> tuple[int, float, int, str | None]:
     """As the row has them; a task's are the same each time."""
     columns = _encoded.get(policy)
     if columns is None:
-        details = msgspec.json.encode(policy.details()).decode()
-        columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, details)
+        columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, policy.details_json())
         if len(_encoded) < 1000:
             _encoded[policy] = columns
     return columns

@@ -57,7 +57,7 @@ class Cancel(Outcome):
         super().__init__(reason or "cancelled by the handler")
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How an attempt ends, ready to be written; fields are named as the columns are.
 
     `token` None stands for "claimed by nobody" and settles a job that waits. `state` pending sends the job back:

@@ -105,6 +105,8 @@ class PostgresStore(SqlStore):
                 seconds=[lease.seconds for lease in rows if isinstance(lease, Lease)],
                 progress=[lease.progress for lease in rows if isinstance(lease, Lease)],
             )
+        if len(rows) == 1 and name == "add_jobs":
+            return Statement(self.sql["add_job"], msgspec.structs.asdict(rows[0]), alone=alone)
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
 
     def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
@@ -115,16 +117,19 @@ class PostgresStore(SqlStore):
         if row_security:
             return None
         now = self.rows.to_datetime(now)
-        answers = []
+        answers, records = [], []
         for job in jobs:
-            run_at = job.run_at or now
+            run_at, expires_at = job.run_at or now, job.expires_at
             if job.delay_seconds:
                 run_at += timedelta(seconds=job.delay_seconds)
-            expires_at = job.expires_at
             if job.expires_seconds is not None and expires_at is None:
                 expires_at = now + timedelta(seconds=job.expires_seconds)
             answers.append(Enqueued(new_job(job, run_at, now, expires_at), True))
-        records = [_record(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+            records.append((
+                job.id, PENDING, job.queue, job.type, job.tenant, job.rank, run_at, now, job.input, job.labels,
+                job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, expires_at, job.chain_id or job.id,
+                job.chain_index, job.trace,
+            ))  # fmt: skip
         yield Copy(
             self.sql.placeholders["jobs"],
             list(COPIED),
@@ -190,14 +195,6 @@ class PostgresStore(SqlStore):
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         if hints:
             yield self.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
-
-
-def _record(job: NewJob, answer: Enqueued) -> tuple[Any, ...]:
-    return (
-        job.id, PENDING, job.queue, job.type, job.tenant, job.rank, answer.job.run_at, answer.job.created_at, job.input,
-        job.labels, job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, answer.job.expires_at,
-        job.chain_id or job.id, job.chain_index, job.trace,
-    )  # fmt: skip
 
 
 def channel_name(schema: str, prefix: str) -> str:

@@ -59,9 +59,8 @@ class Enqueueing:
         return [answers[position] for position in range(len(jobs))]
 
     def added(self, job: NewJob, row: Sequence[Any]) -> Job:
-        when = self.rows.to_moment
-        expires_at = None if row[3] is None else when(row[3])
-        return new_job(job, when(row[1]), when(row[2]), expires_at)
+        _, run_at, created_at, expires_at = row
+        return new_job(job, run_at, created_at, expires_at)
 
 
 class Holder(NamedTuple):
@@ -224,14 +223,4 @@ def _replacement(job: NewJob) -> dict[str, Any]:
 def _gone(job: NewJob, id: UUID) -> Job:
     """The job whose key is still held though it was pruned: all that is known of it."""
     now = datetime.fromtimestamp(0, tz=UTC)
-    return Job(
-        id=id,
-        type=job.type,
-        queue=job.queue,
-        tenant=job.tenant,
-        state="completed",
-        run_at_raw=now,
-        created_at_raw=now,
-        input_json="{}",
-        unique_key=job.unique_key,
-    )
+    return Job(id, job.type, job.queue, job.tenant, "completed", 0, now, now, "{}", unique_key=job.unique_key)

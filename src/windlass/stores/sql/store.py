@@ -50,6 +50,10 @@ class SqlStore(Reading, Enqueueing, Presence):
         """Names of tables, and the dialect's own expressions."""
         raise NotImplementedError
 
+    def in_order(self, rows: Rows) -> Rows:
+        """Claimed rows by rank, time and id, where the statement could not see to that."""
+        return rows
+
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         """Move jobs to history (keep=0: nowhere), each fenced; the ids of those that were refused."""
         raise NotImplementedError
@@ -151,9 +155,7 @@ class SqlStore(Reading, Enqueueing, Presence):
             found = yield self._typed("look_past", parameters)
             if found:
                 rows = yield self._typed("claim", parameters | self._just_before(found[0]))
-        jobs = [self.rows.job(row) for row in rows]
-        jobs.sort(key=lambda job: (-job.priority, job.run_at_raw, job.id.int))
-        return jobs
+        return [self.rows.job(row) for row in self.in_order(rows)]
 
     def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
         query = self.sql.variant(name, "of_types", "{typed}" if "types" in parameters else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import msgspec
 
 from ...clock import Clock
 from ...lifecycle import PENDING
-from ...operation import Operation, Statement
+from ...operation import Operation, Rows, Statement
 from ...outcome import Settlement
 from ...policy import DEFAULT
 from ..names import check_name
@@ -74,6 +75,9 @@ class SqliteStore(SqlStore):
     def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
         each = [msgspec.structs.asdict(row) for row in rows]
         return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
+
+    def in_order(self, rows: Rows) -> Rows:
+        return sorted(rows, key=itemgetter(5, 6, 0))  # RETURNING knows no order
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         given = [
