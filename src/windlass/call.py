@@ -13,7 +13,8 @@ from . import codec
 from .backoff import Backoff, as_backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
-from .job import NewJob
+from .job import Job, NewJob
+from .lifecycle import BLOCKED
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
 from .unique import Unique, as_unique
 
@@ -37,6 +38,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | Unset | None = UNSET
     lease: Duration | Unset = UNSET
     expires: datetime | Duration | None = None
+    order_key: str | None = None
+    after: Sequence[Job | UUID | str] = ()
     keep: Duration | Unset | None = UNSET
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
@@ -115,11 +118,21 @@ def _apply(options: Options, job: NewJob) -> None:
         job.expires_at = check_moment("expires", options.expires)
     elif options.expires is not None:
         job.expires_seconds = to_seconds(options.expires)
+    if options.order_key is not None:
+        job.order_key = check_name("order_key", options.order_key, KEY_LIMIT)
+    if options.after:
+        job.blockers, job.state = _check_after(options.after), BLOCKED
     unique = as_unique(options.unique)
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
         job.unique_until, job.on_conflict = unique.kind, unique.on_conflict
         job.window_seconds = unique.window.total_seconds() if unique.window else None
+
+
+def _check_after(after: Sequence[Job | UUID | str]) -> tuple[UUID, ...]:
+    if isinstance(after, str | Job | UUID) or not isinstance(after, Sequence):
+        raise InvalidInput(f"after is a list of jobs, or of their ids, not {after!r}")
+    return tuple(one.chain_id if isinstance(one, Job) else check_id(one) for one in after)
 
 
 _encoded: dict[Policy, tuple[int, float, int, str | None]] = {}

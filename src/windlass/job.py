@@ -16,7 +16,7 @@ import msgspec
 from .clock import from_microseconds, to_microseconds
 from .duration import Duration
 from .errors import WindlassError
-from .lifecycle import FINISHED, State
+from .lifecycle import FINISHED, PENDING, State
 from .policy import Policy
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Notes(msgspec.Struct):
 class NewJob(msgspec.Struct, kw_only=True, gc=False):
     """A job on its way into a store; the fields are named as the columns are. Payloads are JSON text.
 
+    A job with `blockers` (ids of jobs whose chains it waits for) goes in as blocked.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
     columns are None where the enqueuer does not know the task: the claim resolves them.
     """
@@ -93,6 +94,9 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     chain_index: int = 0
     trace: str | None = None
     id_given: bool = False
+    state: State = PENDING
+    order_key: str | None = None
+    blockers: tuple[UUID, ...] = ()
 
 
 # As a row has it: an int counts microseconds since 1970, bytes are PostgreSQL's own, microseconds since 2000.
@@ -166,6 +170,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     cancel_requested: bool = False
     output_json: str | None = None
     finished_at_raw: Moment | None = None
+    blockers_left: int | None = None
     created: bool = True
     _app: Any = None
 

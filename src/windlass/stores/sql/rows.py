@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from ...job import Job, Moment, NewJob, read_moment
-from ...lifecycle import PENDING
 from ...operation import Row
 
 # What a job is read from, in this order, from the live table and from history alike: the order of its fields.
@@ -18,7 +17,8 @@ COMMON = (
 ).split()
 LIVE_ONLY = ["leased_until", "cancel_requested"]
 FINISHED_ONLY = ["output", "finished_at"]
-COLUMNS = len(COMMON) + len(LIVE_ONLY) + len(FINISHED_ONLY)
+LAST = ["blockers_left"]  # of live ones
+COLUMNS = len(COMMON) + len(LIVE_ONLY) + len(FINISHED_ONLY) + len(LAST)
 
 
 class RowReader:
@@ -57,7 +57,7 @@ SQLITE_ROWS = RowReader(quick_uuid, _of_sqlite)
 def new_job(job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
     """A job that was just added, without reading it back."""
     return Job(
-        job.id, job.type, job.queue, job.tenant, PENDING, job.rank, run_at, created_at, job.input, 0, job.max_attempts,
-        job.lease_seconds, job.keep_seconds, job.policy, job.labels, None, None, expires_at, job.unique_key, None,
-        job.chain_id, job.chain_index, job.trace,
+        job.id, job.type, job.queue, job.tenant, job.state, job.rank, run_at, created_at, job.input, 0,
+        job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, job.labels, None, None, expires_at,
+        job.unique_key, job.order_key, job.chain_id, job.chain_index, job.trace,
     )  # fmt: skip
