@@ -22,7 +22,7 @@ from .errors import (
     WindlassError,
 )
 from .job import Job, JobError
-from .outcome import Cancel, Fail, Retry, Snooze
+from .outcome import Cancel, Continue, Fail, Retry, Snooze
 from .task import Task
 from .unique import Unique
 
@@ -33,6 +33,7 @@ __all__ = [
     "Call",
     "Cancel",
     "Conflict",
+    "Continue",
     "Exponential",
     "Fail",
     "Fixed",

@@ -198,3 +198,34 @@ def _check_labels(labels: Mapping[str, str]) -> str | None:
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise InvalidInput("labels map strings to strings")
     return codec.encode(dict(labels), 10_000) if labels else None
+
+
+def check_blockers(jobs: Sequence[NewJob], limit: int) -> None:
+    """Nobody waits for too many, for itself, or for one that waits for it. Only those of one batch can: what a job
+    waits for is there before it."""
+    waits = {job.id: job.blockers for job in jobs if job.blockers}
+    for job in jobs:
+        if len(job.blockers) > limit:
+            raise InvalidInput(
+                f"{job.type}: after= names {len(job.blockers):,} jobs; {limit:,} at the most, unless "
+                "Windlass(max_blockers=…) says otherwise"
+            )
+        if job.id in job.blockers:
+            raise InvalidInput(f"{job.type}: job {job.id} is to wait for itself")
+    done: set[UUID] = set()
+    for start in waits:
+        path: dict[UUID, None] = {}
+        stack = [(start, iter(waits[start]))]
+        path[start] = None
+        while stack:
+            id, left = stack[-1]
+            following = next((one for one in left if one in waits and one not in done), None)
+            if following is None:
+                done.add(id)
+                path.pop(id, None)
+                stack.pop()
+            elif following in path:
+                raise InvalidInput(f"jobs {following} and {id} wait for each other")
+            else:
+                path[following] = None
+                stack.append((following, iter(waits[following])))

@@ -264,6 +264,12 @@ class Store(Protocol):
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         """Have a hint sent when one of these chains ends."""
 
+    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
+        """The last job of each of these chains that has ended."""
+
+    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
+        """Take running jobs from their workers, whose word counts no longer: those that were running."""
+
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         """What these jobs wait, or have waited, for: in the order that was given."""
 

@@ -20,7 +20,7 @@ from ..attempt import Attempt, Stop, current
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
-from ..outcome import Cancel, Settlement, Snooze, decide, ended_after, give_back
+from ..outcome import Cancel, Continue, Settlement, Snooze, decide, ended_after, give_back
 from ..task import Task
 from .processes import ChildProcesses
 from .threads import Threads
@@ -81,7 +81,8 @@ class Executor:
             arguments = _read(task, job)
             timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
             call = handler(attempt, arguments)
-            result = task.signature.encode_result(await (call if timeout is None else _within(timeout, attempt, call)))
+            value = await (call if timeout is None else _within(timeout, attempt, call))
+            result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
         except asyncio.CancelledError as error:
             if not attempt.interrupted:
                 raise  # the slot itself is to end
@@ -93,6 +94,8 @@ class Executor:
             attempt.task = None
         if type(result) is str and not attempt.interrupted:
             return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
+        if isinstance(result, Settlement):
+            return self._decide(attempt, "null", 0.0) and attempt.with_notes(result)
         return self._decide(attempt, result, time.perf_counter() - began)
 
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:

@@ -210,6 +210,9 @@ class Worker:
 
     def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
+        self.pump.changed()
+        if self.until_idle or any(one.continues is not None or attempt.job.order_key for attempt, one in batch):
+            self.pump.wake()
         if not refusals and not self.app.hooks and all(settlement.state == COMPLETED for _, settlement in batch):
             self.completed += len(batch)
             return
