@@ -39,7 +39,9 @@ class PgBouncer(Server):
         path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
         program = shutil.which("pgbouncer", path=path)
         if program is None:
-            raise ServerError("pgbouncer is not installed: apt-get install pgbouncer, or whatever your system calls it.")
+            raise ServerError(
+                "pgbouncer is not installed: apt-get install pgbouncer, or whatever your system calls it."
+            )
         self._program, self._identity = program, unprivileged_identity()
         server = {
             "host": self.behind.hostname,
