@@ -193,8 +193,7 @@ class Windlass(Acting):
     def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
         """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
         done = yield from self.store.enqueue(jobs)
-        if self.notify:
-            yield from self.store.hint(_ready_hints(done))
+        yield from self._hint(_ready_hints(done))
         return done
 
     def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:

@@ -170,7 +170,8 @@ def test_w5_notifications_can_be_switched_off(fresh_postgres_url: str, notify: b
         app.enqueue("some", {}, queue="own")
         with psycopg.connect(fresh_postgres_url) as connection:
             app.enqueue("some", {}, queue="borrowed", connection=connection)
+        app.resume("acting")
         app.store.wakeup.flush(5.0)
         heard = [notice.payload for notice in listener.notifies(timeout=1.0)]
-    assert sorted(heard) == (["ready:borrowed", "ready:own"] if notify else [])
+    assert sorted(heard) == (["ready:acting", "ready:borrowed", "ready:own"] if notify else [])
     app.close()
