@@ -112,7 +112,7 @@ class Acting:
         if not change.done and not (event == "cancel" and change.state == "cancelled"):
             taken = event == "bring back" and change.state in ("failed", "cancelled")
             reason = "another job holds its unique key by now" if taken else why_not(event, change.state)
-            raise Conflict(f"job {id}: {reason}")
+            raise Conflict(f"job {id}: {change.reason or reason}")
         yield from self._tell(event, [change])
         return change
 

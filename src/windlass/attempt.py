@@ -44,6 +44,11 @@ class Stop(Enum):
 class Attempt:
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
+    __slots__ = (
+        "_notes", "_renewed_until", "app", "cancel_requested", "interrupter", "job", "settled", "stop", "task", "token",
+        "why",
+    )  # fmt: skip
+
     def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
         self.app, self.job, self.token = app, job, token
         self.cancel_requested = job.cancel_requested

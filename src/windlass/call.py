@@ -13,7 +13,8 @@ from . import codec
 from .backoff import Backoff, as_backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
-from .job import NewJob
+from .job import Job, NewJob
+from .lifecycle import BLOCKED
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
 from .unique import Unique, as_unique
 
@@ -37,6 +38,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | Unset | None = UNSET
     lease: Duration | Unset = UNSET
     expires: datetime | Duration | None = None
+    order_key: str | None = None
+    after: Sequence[Job | UUID | str] = ()
     keep: Duration | Unset | None = UNSET
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
@@ -78,6 +81,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     def new_job(self, make_id: Callable[[], UUID]) -> NewJob:
         options = self.options
+        if options is NO_OPTIONS:
+            columns = _policy_columns(self.policy) if self.policy is not None else (None, None, None, None)
+            return NewJob(
+                id=make_id(), type=self.type, queue=self.queue, input=self.input, rank=-self.priority,
+                max_attempts=columns[0], lease_seconds=columns[1], keep_seconds=columns[2], policy=columns[3],
+            )  # fmt: skip
         job = NewJob(
             id=make_id() if options.id is None else check_id(options.id),
             id_given=options.id is not None,
@@ -89,8 +98,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         if self.policy is not None:
             columns = _policy_columns(options.policy(self.policy))
             job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy = columns
-        if options is not NO_OPTIONS:
-            _apply(options, job)
+        _apply(options, job)
         return job
 
 
@@ -110,6 +118,10 @@ def _apply(options: Options, job: NewJob) -> None:
         job.expires_at = check_moment("expires", options.expires)
     elif options.expires is not None:
         job.expires_seconds = to_seconds(options.expires)
+    if options.order_key is not None:
+        job.order_key = check_name("order_key", options.order_key, KEY_LIMIT)
+    if options.after:
+        job.blockers, job.state = _check_after(options.after), BLOCKED
     unique = as_unique(options.unique)
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
@@ -117,15 +129,20 @@ def _apply(options: Options, job: NewJob) -> None:
         job.window_seconds = unique.window.total_seconds() if unique.window else None
 
 
-_encoded: dict[Policy, tuple[int, float, int, str]] = {}
+def _check_after(after: Sequence[Job | UUID | str]) -> tuple[UUID, ...]:
+    if isinstance(after, str | Job | UUID) or not isinstance(after, Sequence):
+        raise InvalidInput(f"after is a list of jobs, or of their ids, not {after!r}")
+    return tuple(one.chain_id if isinstance(one, Job) else check_id(one) for one in after)
 
 
-def _policy_columns(policy: Policy) -> tuple[int, float, int, str]:
+_encoded: dict[Policy, tuple[int, float, int, str | None]] = {}
+
+
+def _policy_columns(policy: Policy) -> tuple[int, float, int, str | None]:
     """As the row has them; a task's are the same each time."""
     columns = _encoded.get(policy)
     if columns is None:
-        details = msgspec.json.encode(policy.details()).decode()
-        columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, details)
+        columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, policy.details_json())
         if len(_encoded) < 1000:
             _encoded[policy] = columns
     return columns

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from .clock import from_microseconds
+from .clock import from_microseconds, to_microseconds
 from .duration import Duration
 from .errors import WindlassError
-from .lifecycle import FINISHED, State
+from .lifecycle import FINISHED, PENDING, State
 from .policy import Policy
 
 if TYPE_CHECKING:
@@ -62,9 +63,10 @@ class Notes(msgspec.Struct):
     log: list[LogLine] = msgspec.field(default_factory=list)
 
 
-class NewJob(msgspec.Struct, kw_only=True):
+class NewJob(msgspec.Struct, kw_only=True, gc=False):
     """A job on its way into a store; the fields are named as the columns are. Payloads are JSON text.
 
+    A job with `blockers` (ids of jobs whose chains it waits for) goes in as blocked.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
     columns are None where the enqueuer does not know the task: the claim resolves them.
     """
@@ -92,47 +94,118 @@ class NewJob(msgspec.Struct, kw_only=True):
     chain_index: int = 0
     trace: str | None = None
     id_given: bool = False
+    state: State = PENDING
+    order_key: str | None = None
+    blockers: tuple[UUID, ...] = ()
 
 
-Moment: TypeAlias = datetime | int  # an int counts microseconds since 1970, as a row may have it
+# As a row has it: an int counts microseconds since 1970, bytes are PostgreSQL's own, microseconds since 2000.
+Moment: TypeAlias = datetime | int | bytes
+POSTGRES_EPOCH = to_microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 def read_moment(raw: Moment) -> datetime:
-    return from_microseconds(raw) if isinstance(raw, int) else raw
+    if isinstance(raw, bytes):
+        return from_microseconds(int.from_bytes(raw, "big", signed=True) + POSTGRES_EPOCH)
+    if isinstance(raw, int):
+        return from_microseconds(raw)
+    return raw if raw.tzinfo is UTC else raw.astimezone(UTC)
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read. Times are kept as the row has them until someone asks: a worker seldom does."""
+def _read_moment(raw: Moment | None) -> datetime | None:
+    return None if raw is None else read_moment(raw)
+
+
+T = TypeVar("T")
+
+
+def _decode(text: str | None, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(text, type=kind) if text else None
+    except msgspec.MsgspecError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def read_policy(
+    max_attempts: int, lease_seconds: float | None, keep_seconds: int | None, details: str | None
+) -> Policy:
+    return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A job as it was when it was read.
+
+    It is made of a row as it comes: the fields stand in the order of the columns, and what has to be decoded is
+    decoded when someone asks. A worker seldom does.
+    """
 
     id: UUID
     type: str
     queue: str
+    tenant: str
     state: State
+    rank: int
     run_at_raw: Moment
     created_at_raw: Moment
     input_json: str
-    tenant: str = ""
-    priority: int = 0
-    output_json: str | None = None
-    error: JobError | None = None
     attempt: int = 0
-    policy: Policy | None = None
-    finished_at_raw: Moment | None = None
+    max_attempts_raw: int | None = None
+    lease_seconds_raw: float | None = None
+    keep_seconds_raw: int | None = None
+    policy_json: str | None = None
+    labels_json: str | None = None
+    error_json: str | None = None
+    attempts_json: str | None = None
     expires_at_raw: Moment | None = None
-    claimed_at_raw: Moment | None = None
-    lease_expires_at_raw: Moment | None = None
-    worker: str | None = None
-    cancel_requested: bool = False
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     unique_key: str | None = None
     order_key: str | None = None
     root_id: UUID | None = None
     chain_index: int = 0
-    attempts: Sequence[AttemptRecord] = ()
     trace: str | None = None
     progress_json: str | None = None
+    claimed_at_raw: Moment | None = None
+    worker: str | None = None
+    lease_expires_at_raw: Moment | None = None
+    cancel_requested: bool = False
+    output_json: str | None = None
+    finished_at_raw: Moment | None = None
+    blockers_left: int | None = None
     created: bool = True
     _app: Any = None
+
+    @property
+    def priority(self) -> int:
+        """Higher ones first."""
+        return -self.rank
+
+    @property
+    def policy(self) -> Policy | None:
+        """None where nobody has said anything yet: it was enqueued by name alone, and not claimed."""
+        if self.max_attempts_raw is None:
+            return None
+        return read_policy(self.max_attempts_raw, self.lease_seconds_raw, self.keep_seconds_raw, self.policy_json)
+
+    # What a row says is believed where it can be read; where it cannot, it must not wedge the job.
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return _decode(self.labels_json, dict[str, str]) or {}
+
+    @property
+    def error(self) -> JobError | None:
+        if self.error_json is None:
+            return None
+        return _decode(self.error_json, JobError) or JobError("Error", self.error_json)
+
+    @property
+    def attempts(self) -> Sequence[AttemptRecord]:
+        return _decode(self.attempts_json, tuple[AttemptRecord, ...]) or ()
+
+    @property
+    def notes(self) -> Notes:
+        """What its handler said so far: `notes.fraction`, `notes.text`, `notes.log`."""
+        return _decode(self.progress_json, Notes) or Notes()
 
     @property
     def chain_id(self) -> UUID:
@@ -150,19 +223,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished_at(self) -> datetime | None:
-        return None if self.finished_at_raw is None else read_moment(self.finished_at_raw)
+        return _read_moment(self.finished_at_raw)
 
     @property
     def expires_at(self) -> datetime | None:
-        return None if self.expires_at_raw is None else read_moment(self.expires_at_raw)
+        return _read_moment(self.expires_at_raw)
 
     @property
     def claimed_at(self) -> datetime | None:
-        return None if self.claimed_at_raw is None else read_moment(self.claimed_at_raw)
+        return _read_moment(self.claimed_at_raw)
 
     @property
     def lease_expires_at(self) -> datetime | None:
-        return None if self.lease_expires_at_raw is None else read_moment(self.lease_expires_at_raw)
+        return _read_moment(self.lease_expires_at_raw)
 
     @property
     def input(self) -> Any:
@@ -173,14 +246,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def output(self) -> Any:
         """What the handler returned, as plain JSON values; None until it has completed."""
         return None if self.output_json is None else msgspec.json.decode(self.output_json)
-
-    @property
-    def notes(self) -> Notes:
-        """What its handler said so far: `notes.fraction`, `notes.text`, `notes.log`."""
-        try:
-            return msgspec.json.decode(self.progress_json or "{}", type=Notes)
-        except msgspec.MsgspecError:
-            return Notes()
 
     @property
     def max_attempts(self) -> int | None:

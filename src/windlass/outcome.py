@@ -16,7 +16,7 @@ import msgspec
 
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
-from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError
+from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 
@@ -57,11 +57,12 @@ class Cancel(Outcome):
         super().__init__(reason or "cancelled by the handler")
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How an attempt ends, ready to be written; fields are named as the columns are.
 
     `token` None stands for "claimed by nobody" and settles a job that waits. `state` pending sends the job back:
-    at `run_at`, or after `delay_seconds`, or (neither given) when it was due before.
+    at `run_at`, or after `delay_seconds`, or (neither given) when it was due before. `continues` is the next job of
+    the chain, created with the completion.
     """
 
     id: UUID
@@ -74,6 +75,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     run_at: datetime | None = None
     refund: int = 0
     progress: str | None = None
+    continues: NewJob | None = None
 
 
 class Described(Exception):

@@ -35,12 +35,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """The part that SQL never looks into."""
         return {"backoff": backoffs.to_json(self.backoff), "timeout": self.timeout_seconds}
 
+    def details_json(self) -> str | None:
+        """None for the default: then the row need not carry it."""
+        if self.timeout_seconds is None and self.backoff == DEFAULT_BACKOFF:
+            return None
+        return msgspec.json.encode(self.details()).decode()
+
     def to_json(self) -> dict[str, Any]:
         return {
             "max_attempts": self.max_attempts,
             "lease_seconds": self.lease_seconds,
             "keep_seconds": self.keep_seconds,
-            "details": self.details(),
+            "details": self.details_json(),
         }
 
     @classmethod

@@ -65,10 +65,23 @@ class Signature:
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a call, bound as the call itself would bind them. Defaults are not stored."""
         values = self._bind(args, kwargs)
+        if self._is_simple and _SIMPLE.issuperset(map(type, values.values())):
+            text = self._encode_simple(values)
+            if text is not None:
+                return text
         try:
             return encode_readable(values, self.limit, self._read, self._is_careful)
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: {error}") from None
+
+    def _encode_simple(self, values: dict[str, Any]) -> str | None:
+        """Numbers and strings in a tenth of the time; None where there is something to be looked at more closely."""
+        try:
+            data = _encode(values)
+            self._simple_reader.decode(data)
+        except (*UNREADABLE, OverflowError):
+            return None
+        return None if len(data) > self.limit or b"\\u0000" in data else data.decode()
 
     def encode_object(self, arguments: Mapping[str, Any]) -> str:
         """The same for arguments that came as one object."""
@@ -85,6 +98,8 @@ class Signature:
 
     def encode_result(self, value: object) -> str:
         """The type is not enforced: work that is done must not be done again because an annotation is wrong."""
+        if value is None:
+            return "null"
         try:
             if self._result_is_plain:
                 return encode_readable(value, self.limit)
@@ -113,6 +128,7 @@ class Signature:
         self._parameters = {p.name: p for p in given if p is not self._extra}
         self._names = frozenset(self._parameters)
         self._required = frozenset(name for name, p in self._parameters.items() if p.default is p.empty)
+        self._optional = self._names - self._required
         self._positional = [name for name, p in self._parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def _refuse_unreadable(self) -> None:
@@ -124,6 +140,8 @@ class Signature:
                 raise InvalidInput(f"{self.name}: {error}") from None
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if not args and kwargs.keys() == self._names:
+            return dict(kwargs)
         values = dict(zip(self._positional, args, strict=False))
         fits = len(values) == len(args) and values.keys().isdisjoint(kwargs)
         values.update(kwargs)
@@ -141,8 +159,9 @@ class Signature:
 
     def _read(self, text: str | bytes) -> dict[str, Any]:
         try:
-            found = msgspec.structs.astuple(self._reader.decode(text))
-            values = {name: value for name, value in zip(self._parameters, found, strict=True) if value is not UNSET}
+            values = dict(zip(self._parameters, msgspec.structs.astuple(self._reader.decode(text)), strict=True))
+            if self._optional:
+                values = {name: value for name, value in values.items() if value is not UNSET}
             if self._extra is not None:
                 values |= self._read_extra(text)
         except UNREADABLE as error:
@@ -194,6 +213,18 @@ class Signature:
         return not all(_is_plain(hint) for hint in (*self._types.values(), self._extra_type))
 
     @cached_property
+    def _is_simple(self) -> bool:
+        return self._extra is None and all(hint in _SIMPLE for hint in self._types.values())
+
+    @cached_property
+    def _simple_reader(self) -> msgspec.json.Decoder[Any]:
+        """Refuses what JSON, or 64 bits, cannot hold: an infinite number would have become null."""
+        fields = {f"p{index}": name for index, name in enumerate(self._types)}
+        hints = [(field, _BOUNDED.get(self._types[name], self._types[name])) for field, name in fields.items()]
+        kinds = [(field, hint) if fields[field] in self._required else (field, hint, UNSET) for field, hint in hints]
+        return msgspec.json.Decoder(msgspec.defstruct("Arguments", kinds, kw_only=True, rename=fields))
+
+    @cached_property
     def _result_is_plain(self) -> bool:
         return _is_plain(self._result_type)
 
@@ -216,6 +247,9 @@ class Signature:
         return msgspec.json.Decoder(arguments, dec_hook=load_special)
 
 
+_encode = msgspec.json.Encoder().encode
+_SIMPLE = frozenset((int, str, float, bool))
+_BOUNDED: dict[Any, Any] = {int: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]}
 _PLAIN = (int, str, float, bool, types.NoneType, Any, object, UUID, date, list, dict)
 _PLAIN_CONTAINERS = (Union, types.UnionType, list, dict, tuple, set)
 

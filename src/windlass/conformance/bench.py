@@ -18,7 +18,7 @@ from ..lifecycle import PENDING, State
 from ..operation import Operation
 from ..outcome import Cancel, Fail, Settlement, decide, give_back
 from ..policy import Policy
-from ..stores.store import Change, ClaimRequest, Counts, Enqueued, Filter, Lease, Refusal, Renewal, Store
+from ..stores.store import Blocker, Change, ClaimRequest, Counts, Enqueued, Filter, Lease, Refusal, Renewal, Store
 from ..unique import Unique
 
 T = TypeVar("T")
@@ -135,6 +135,14 @@ class Bench:
         token = uuid4()
         asked = ClaimRequest(queue=queue, limit=limit, token=token, worker=worker, **request)
         return [Held(job, token) for job in self.run(lambda: self.store.claim(asked))]
+
+    def admit(self) -> None:
+        """As whoever enqueues, and every worker, does it: until nobody is on the way in any more."""
+        while self.run(lambda: self.store.admit(100)).jobs:
+            pass
+
+    def blockers(self, job: Job) -> list[Blocker]:
+        return self.run(lambda: self.store.blockers([job.id])).get(job.id, [])
 
     def claim_one(self, **request: Any) -> Held:
         """The next job; there must be one."""

@@ -7,7 +7,9 @@ import pytest
 from ..stores.store import Store
 from .asynchronous import Asynchronous
 from .bench import Bench
+from .blockers import Blocking, DeletingBlockers
 from .cancel import Cancelling
+from .chains import Chains
 from .claim import Bounds, Claims, Order, Policies, Prefetching
 from .counts import Counting
 from .crowd import Crowding
@@ -16,6 +18,7 @@ from .enqueue import Enqueueing, Ids
 from .fencing import Fencing, Rescued, SentAgain
 from .kept_keys import KeptKeys
 from .migrate import Migrating
+from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
 from .payload import Names, Payloads
 from .prune import Pruning
@@ -73,6 +76,11 @@ class Conformance:
     TestRenewing = Renewing
     TestRescuing = Rescuing
     TestRescued = Rescued
+
+    TestChains = Chains
+    TestBlocking = Blocking
+    TestDeletingBlockers = DeletingBlockers
+    TestOrderKeys = OrderKeys
 
     TestGetting = Getting
     TestListing = Listing

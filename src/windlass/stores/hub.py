@@ -18,6 +18,7 @@ from .wakeup import Hint, Listener
 
 log = Log("windlass.wakeup")
 
+PAUSE = 0.002  # seconds after a hint, in which others gather
 FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between tries to reach the server again
 
 
@@ -85,6 +86,7 @@ class Hub:
                 with self._lock:
                     self._sending = False
                     self._lock.notify_all()
+            stopping.wait(PAUSE)
         self.hang_up()
 
     # Listening

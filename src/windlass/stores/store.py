@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -65,6 +65,21 @@ class Enqueued(msgspec.Struct, frozen=True):
     created: bool
 
 
+class Admitted(NamedTuple):
+    """How many jobs were on their way in, and the queues in which some of them can run now."""
+
+    jobs: int
+    queues: Sequence[str]
+
+
+class Blocker(NamedTuple):
+    """A chain that a job waits or has waited for; its output, as JSON, once it has completed."""
+
+    chain_id: UUID
+    done: bool
+    output: str | None
+
+
 Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]
 
 
@@ -110,12 +125,13 @@ class Renewal(msgspec.Struct, frozen=True):
 
 class Change(msgspec.Struct, frozen=True):
     """What became of one job that someone acted on. `state` is the one it is in now, or was in when it was deleted;
-    None where there is no such job."""
+    None where there is no such job. `reason`: why not, where the state alone does not tell."""
 
     id: UUID
     done: bool
     state: State | None
     queue: str | None = None
+    reason: str | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +252,21 @@ class Store(Protocol):
         last attempt; those are durable when they are returned.
         """
 
+    def admit(self, limit: int) -> Operation[Admitted]:
+        """Let in what has arrived: jobs that wait for others, and due jobs with an order key. At most `limit` of
+        either: call again while there are any.
+
+        A job that waits for chains is free when all of them have completed, those that had before included; what it
+        waits for is marked, so that the end of it is told. Jobs of one order key get their places: one that was
+        committed before another was begun is ahead of it; the first becomes the head, and only a head is claimed.
+        """
+
+    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
+        """Have a hint sent when one of these chains ends."""
+
+    def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
+        """What these jobs wait, or have waited, for: in the order that was given."""
+
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         """What a claim with this token took: for a claimer whose answer was lost with its connection."""
 
@@ -279,7 +310,8 @@ class Store(Protocol):
         """Make waiting jobs due now; one that is due already keeps its place."""
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        """Remove jobs that are not running, with the unique keys that they hold."""
+        """Remove the chains of these jobs, all that belongs to them and the keys that they hold. Not one that is
+        running, nor one that another chain, outside of these, still waits for."""
 
     def pause(self, queue: str) -> Operation[None]:
         """No claim that begins after this takes anything from the queue."""

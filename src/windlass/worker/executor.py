@@ -18,6 +18,7 @@ from ..app import Windlass
 from ..attempt import Attempt, Stop, current
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
+from ..lifecycle import COMPLETED
 from ..logs import Log, job_fields
 from ..outcome import Cancel, Settlement, Snooze, decide, ended_after, give_back
 from ..task import Task
@@ -40,7 +41,7 @@ class Executor:
         self.app = app
         self.threads = Threads(slots)
         self.processes = ChildProcesses(slots)
-        self._handlers = {name: self._handler(task) for name, task in app.tasks.items()}
+        self._handlers = {name: (task, self._handler(task)) for name, task in app.tasks.items()}
 
     def _handler(self, task: Task[..., Any]) -> Handler:
         """How this task is called, its middleware around it."""
@@ -67,33 +68,31 @@ class Executor:
             call = _around(middleware, call)
         return call
 
-    async def execute(self, attempt: Attempt) -> Settlement | None:
-        """What is to be written; None where the attempt has lost its lease."""
-        began = time.perf_counter()
-        if attempt.interrupted:  # while it waited in the buffer
+    async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+        """What is to be written; None where the attempt has lost its lease. `slot` is the task that this runs in."""
+        if attempt.stop is not None:  # while it waited in the buffer
             return self._decide(attempt, asyncio.CancelledError(), 0.0)
         job = attempt.job
-        task = self.app.tasks[job.type]
-        attempt.task = asyncio.current_task()
+        task, handler = self._handlers[job.type]
+        attempt.task = slot
         current.set(attempt)
         result: object
         try:
             arguments = _read(task, job)
-            timeout = job.policy.timeout_seconds if job.policy else None
-            call = self._handlers[job.type](attempt, arguments)
+            timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
+            call = handler(attempt, arguments)
             result = task.signature.encode_result(await (call if timeout is None else _within(timeout, attempt, call)))
         except asyncio.CancelledError as error:
-            if attempt.stop is None:
+            if not attempt.interrupted:
                 raise  # the slot itself is to end
-            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+            slot.uncancel()
             result = error
         except BaseException as error:  # recorded first, whatever it is
             result = error
         finally:
             attempt.task = None
-            current.set(None)
-        if attempt.stop is None and type(result) is str:
-            return attempt.with_notes(decide(job, attempt.token, result, random=random.random))
+        if type(result) is str and not attempt.interrupted:
+            return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
         return self._decide(attempt, result, time.perf_counter() - began)
 
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:

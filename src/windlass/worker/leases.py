@@ -128,4 +128,4 @@ class Leases:
 
 
 def _seconds(attempt: Attempt) -> float:
-    return (attempt.job.policy or DEFAULT).lease_seconds
+    return attempt.job.lease_seconds_raw or DEFAULT.lease_seconds

@@ -37,6 +37,7 @@ class Pump:
         self.poll_seconds, self.may_claim = poll_seconds, may_claim
         self.all_queues = queues is None
         self.served = {queue: Served(queue, limit) for queue, limit in (queues or {}).items()}
+        self.limited = any(served.limit is not None for served in self.served.values())
         self.stopping = False
         self.idle = False
         self._woken = asyncio.Event()
@@ -119,12 +120,11 @@ class Pump:
         return len(jobs)
 
     def ended(self, attempt: Attempt) -> None:
-        """A job of this queue is here no longer."""
+        """A job of a queue that has a limit here is here no longer."""
         served = self.served.get(attempt.job.queue)
-        if served is not None:
+        if served is not None and served.limit is not None:
             served.held -= 1
-            if served.limit is not None:
-                self._woken.set()
+            self._woken.set()
 
     async def _look_for_queues(self) -> None:
         for queue in await self.app.arun_operation(self.app.store.live_queues):

@@ -39,9 +39,10 @@ class Settler:
         self._nothing.set()
 
     def add(self, attempt: Attempt, settlement: Settlement) -> None:
+        if not self.waiting:
+            self._something.set()
+            self._nothing.clear()
         self.waiting.append((attempt, settlement))
-        self._something.set()
-        self._nothing.clear()
 
     async def drained(self) -> None:
         """When all that was added has been written."""

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from ..app import Windlass
@@ -23,7 +23,7 @@ from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput
-from ..lifecycle import PENDING
+from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
@@ -186,7 +186,8 @@ class Worker:
     # A slot
 
     async def _slot(self) -> None:
-        buffer, count = self.buffer, 0
+        buffer, execute, count = self.buffer, self.executor.execute, 0
+        slot = cast("asyncio.Task[Any]", asyncio.current_task())
         while True:
             attempt = buffer.pop() or await buffer.take()
             self.running.add(attempt)
@@ -195,10 +196,11 @@ class Worker:
                 self.events.started(attempt)
             began = time.perf_counter()
             try:
-                settlement = await self.executor.execute(attempt)
+                settlement = await execute(attempt, slot, began)
             finally:
                 self.running.discard(attempt)
-                self.pump.ended(attempt)
+                if self.pump.limited:
+                    self.pump.ended(attempt)
             buffer.ran(time.perf_counter() - began)
             if settlement is None:
                 self.leases.let_go([attempt])
@@ -223,9 +225,13 @@ class Worker:
 
     def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
+        talkative = log.isEnabledFor(logging.DEBUG)
+        quiet = not refusals and not talkative and not self.app.hooks
+        if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
+            self.completed += len(batch)
+            return
         refused = {refusal.id: refusal.reason for refusal in refusals}
         soonest: float | None = None
-        talkative = log.isEnabledFor(logging.DEBUG)
         for attempt, settlement in batch:
             if settlement.id in refused:
                 fields = job_fields(attempt.job)
@@ -233,7 +239,7 @@ class Worker:
                 continue
             if talkative or settlement.error is not None:
                 log_outcome(attempt.job, settlement)
-            if settlement.state == "completed":
+            if settlement.state == COMPLETED:
                 self.completed += 1
             elif settlement.state == PENDING:
                 self.retried += settlement.error is not None

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import msgspec
 from pymongo import UpdateMany
 
 from ...errors import StoreUnavailable
@@ -128,9 +127,7 @@ class Kind(NamedTuple):
 
 def kind_of(document: Document) -> Kind:
     get = document.get
-    missing: tuple[str, ...] = ()
-    if None in (get("max_attempts"), get("lease_seconds"), get("keep_seconds"), get("policy")):
-        missing = tuple(name for name in POLICY_FIELDS if get(name) is None)
+    missing = tuple(name for name in POLICY_FIELDS if get(name) is None) if get("lease_seconds") is None else ()
     return Kind(
         get("revision"),
         get("lease_seconds"),
@@ -187,7 +184,7 @@ def policy_of(type: str, request: ClaimRequest) -> Policy:
 
 def setting(name: str, policy: Policy) -> Any:
     if name == "policy":
-        return msgspec.json.encode(policy.details()).decode()
+        return policy.details_json()
     return getattr(policy, name)
 
 

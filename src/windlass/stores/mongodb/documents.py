@@ -9,19 +9,15 @@ so that no job is ever due too early or claimed too late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import msgspec
 from bson.binary import UUID_SUBTYPE, Binary
 
 from ...errors import InvalidInput
-from ...job import AttemptRecord, Job, JobError, NewJob
+from ...job import Job, NewJob
 from ...lifecycle import PENDING
-from ...policy import Policy
 
 Document: TypeAlias = dict[str, Any]
 
@@ -118,68 +114,11 @@ def rewritten(new: NewJob, now: datetime) -> Document:
 
 def to_job(document: Document, *, created: bool = True) -> Job:
     get = document.get
-    error, attempts, labels = get("error"), get("attempts"), get("labels")
     return Job(
-        id=document["_id"],
-        type=document["type"],
-        queue=document["queue"],
-        state=document["state"],
-        run_at_raw=document["run_at"],
-        created_at_raw=document["created_at"],
-        input_json=document["input"],
-        tenant=document["tenant"],
-        priority=-document["rank"],
-        output_json=get("output"),
-        error=None if error is None else read_error(error),
-        attempt=document["attempt"],
-        policy=read_policy(get("max_attempts"), get("lease_seconds"), get("keep_seconds"), get("policy")),
-        finished_at_raw=get("finished_at"),
-        expires_at_raw=get("expires_at"),
-        claimed_at_raw=get("claimed_at"),
-        lease_expires_at_raw=get("leased_until"),
-        worker=get("worker"),
-        cancel_requested=get("cancel_requested", False),
-        labels={} if labels is None else read_labels(labels),
-        unique_key=get("unique_key"),
-        order_key=get("order_key"),
-        root_id=get("chain_id"),
-        chain_index=get("chain_index", 0),
-        attempts=() if attempts is None else read_attempts(attempts),
-        trace=get("trace"),
-        progress_json=get("progress"),
-        created=created,
-    )
-
-
-@lru_cache(maxsize=1024)
-def read_policy(
-    max_attempts: int | None, lease_seconds: float | None, keep_seconds: int | None, details: str | None
-) -> Policy | None:
-    """None where nobody has said anything yet: such a job was enqueued by name alone, and not claimed."""
-    if max_attempts is None:
-        return None
-    return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
-
-
-# What a row says is believed where it can be read; where it cannot, it must not wedge the job.
-
-
-def read_error(text: str) -> JobError:
-    try:
-        return msgspec.json.decode(text, type=JobError)
-    except msgspec.MsgspecError:
-        return JobError("Error", text)
-
-
-def read_attempts(text: str) -> Sequence[AttemptRecord]:
-    try:
-        return msgspec.json.decode(text, type=list[AttemptRecord])
-    except msgspec.MsgspecError:
-        return ()
-
-
-def read_labels(text: str) -> Mapping[str, str]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError:
-        return {}
+        document["_id"], document["type"], document["queue"], document["tenant"], document["state"], document["rank"],
+        document["run_at"], document["created_at"], document["input"], document["attempt"], get("max_attempts"),
+        get("lease_seconds"), get("keep_seconds"), get("policy"), get("labels"), get("error"), get("attempts"),
+        get("expires_at"), get("unique_key"), get("order_key"), get("chain_id"), get("chain_index", 0), get("trace"),
+        get("progress"), get("claimed_at"), get("worker"), get("leased_until"), get("cancel_requested", False),
+        get("output"), get("finished_at"), created,
+    )  # fmt: skip

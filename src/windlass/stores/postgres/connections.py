@@ -57,6 +57,11 @@ NO_SEQUENTIAL_SCANS = "-c enable_seqscan=off"
 WHO = "SELECT pg_backend_pid()"
 
 
+def has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """What `cursor.description` would tell too, by describing every column."""
+    return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+
+
 class SyncLink:
     """Steps on a psycopg connection of ours, which is in autocommit mode."""
 
@@ -86,7 +91,7 @@ class SyncLink:
     def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
         for statement in statements:
             self.cursor.execute(statement, parameters or None)
-        return self.cursor.fetchall() if self.cursor.description else ()
+        return self.cursor.fetchall() if has_rows(self.cursor) else ()
 
 
 class AsyncLink:
@@ -118,7 +123,7 @@ class AsyncLink:
     async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
         for statement in statements:
             await self.cursor.execute(statement, parameters or None)
-        return await self.cursor.fetchall() if self.cursor.description else ()
+        return await self.cursor.fetchall() if has_rows(self.cursor) else ()
 
 
 def read_url(url: str) -> dict[str, Any]:
@@ -139,11 +144,16 @@ def copy_statement(step: Copy) -> str:
 
 
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Not closed, in no transaction, and silent: an idle connection that has something to say was ended."""
-    if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+    """Idle, and silent: an idle connection that has something to say was ended."""
+    if not idle(connection):
         return False
     readable, _, _ = select.select([connection.fileno()], [], [], 0)
     return not readable
+
+
+def idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Not closed, and in no transaction."""
+    return bool(connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE)
 
 
 class PostgresConnections:
@@ -206,7 +216,7 @@ class PostgresConnections:
             try:
                 yield link
             finally:
-                if usable(link.connection):
+                if idle(link.connection):
                     self._idle.append(link)
                 else:
                     link.connection.close()
@@ -243,7 +253,7 @@ class PostgresConnections:
             try:
                 yield link
             finally:
-                if usable(link.connection):
+                if idle(link.connection):
                     pool.idle.append(link)
                 else:
                     await link.connection.close()

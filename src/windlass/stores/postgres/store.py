@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -17,8 +19,9 @@ from ...operation import Copy, Operation, Statement
 from ...outcome import Settlement
 from ...policy import DEFAULT
 from ..names import check_name
+from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
-from ..sql.store import SqlStore
+from ..sql.store import PLAIN, SqlStore
 from ..store import Change, Enqueued, Lease
 from ..wakeup import Hint
 from .arrays import Texts, Uuids
@@ -66,7 +69,7 @@ class PostgresStore(SqlStore):
         self.wakeup = PostgresWakeup(self.connections, self.channel)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "state")
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "state", "edges", "seq")
         names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         ring = RING_DAYS * 86_400
@@ -80,6 +83,7 @@ class PostgresStore(SqlStore):
             "slot": f"(CASE WHEN {{keep}} BETWEEN 1 AND {ring} THEN mod({day}, 32) ELSE 32 END)::smallint",
             "history_columns": ", ".join(HISTORY_COLUMNS),
             "typed": "AND type = ANY(:types::text[])",
+            "lock_space": str(zlib.crc32(f"{self.schema}.{self.prefix}".encode()) - 2**31),
             "in_ids": "= ANY(CAST(:ids AS uuid[]))",
             "uuid": "uuid",
             "moment": "timestamptz",
@@ -105,6 +109,8 @@ class PostgresStore(SqlStore):
                 seconds=[lease.seconds for lease in rows if isinstance(lease, Lease)],
                 progress=[lease.progress for lease in rows if isinstance(lease, Lease)],
             )
+        if len(rows) == 1 and name == "add_jobs":
+            return Statement(self.sql["add_job"], msgspec.structs.asdict(rows[0]), alone=alone)
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
 
     def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
@@ -115,16 +121,19 @@ class PostgresStore(SqlStore):
         if row_security:
             return None
         now = self.rows.to_datetime(now)
-        answers = []
+        answers, records = [], []
         for job in jobs:
-            run_at = job.run_at or now
+            run_at, expires_at = job.run_at or now, job.expires_at
             if job.delay_seconds:
                 run_at += timedelta(seconds=job.delay_seconds)
-            expires_at = job.expires_at
             if job.expires_seconds is not None and expires_at is None:
                 expires_at = now + timedelta(seconds=job.expires_seconds)
             answers.append(Enqueued(new_job(job, run_at, now, expires_at), True))
-        records = [_record(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+            records.append((
+                job.id, PENDING, job.queue, job.type, job.tenant, job.rank, run_at, now, job.input, job.labels,
+                job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, expires_at, job.chain_id or job.id,
+                job.chain_index, job.trace,
+            ))  # fmt: skip
         yield Copy(
             self.sql.placeholders["jobs"],
             list(COPIED),
@@ -134,7 +143,7 @@ class PostgresStore(SqlStore):
         )
         return answers
 
-    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool, plain: bool = True) -> Operation[set[UUID]]:
         parameters: dict[str, Any] = {
             "ids": Uuids([one.id for one in settlements]),
             "tokens": Uuids([one.token for one in settlements]),
@@ -147,8 +156,35 @@ class PostgresStore(SqlStore):
             parameters["errors"] = Texts([one.error for one in settlements])
             parameters["said"] = Texts([one.progress for one in settlements])
             parameters["stories"] = Texts([one.attempts for one in settlements])
-        rows = yield Statement(self.sql.variant("finish", "given", given), parameters, alone=alone)
+        rows = yield Statement(
+            self.sql.variant("finish", given=given, plain=PLAIN if plain else ""), parameters, alone=alone
+        )
         return {row[0] for row in rows}
+
+    def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
+        if lanes:
+            yield self.statement("lock_lanes", keys=[f"{tenant}\x1f{key}" for tenant, key in lanes])
+
+    def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
+        return Statement(
+            self.sql.variant("chain_members", locked="FOR UPDATE" if locked else ""), {"ids": self.array(chains)}
+        )
+
+    def hold_ends(self, chains: Sequence[UUID]) -> Operation[None]:
+        yield self.statement("hold_ends", ids=list(chains))
+
+    def of_lanes(self, name: str, lanes: Sequence[Lane]) -> Statement:
+        return self.statement(name, tenants=[tenant for tenant, _ in lanes], order_keys=[key for _, key in lanes])
+
+    def of_ends(self, ends: Sequence[tuple[UUID, str | None]], jobs: Sequence[UUID] | None) -> Statement:
+        parameters: dict[str, Any] = {"chains": [chain for chain, _ in ends], "outputs": [output for _, output in ends]}
+        if jobs is not None:
+            parameters["ids"] = list(jobs)
+        query = self.sql.variant("mark_done", of_jobs="" if jobs is None else "AND e.job_id {in_ids}")
+        return Statement(query, parameters)
+
+    def of_counts(self, name: str, counts: Counter[UUID]) -> Statement:
+        return self.statement(name, ids=list(counts.keys()), counts=list(counts.values()))
 
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         # Each on its own, so that one whose key is taken by now can be put back without the others.
@@ -169,12 +205,13 @@ class PostgresStore(SqlStore):
 
     def prune(self, limit: int) -> Operation[int]:
         yield self.statement("prune_keys", alone=True)
+        yield self.statement("prune_edges", alone=True, limit=limit)
         yield self.statement("fold_tallies", alone=True)
         rows = yield self.statement("prune_rows", alone=True, limit=limit)
         gone = int(rows[0][0])
         slots = yield self.statement("prune_slots", alone=True)
         for slot, count in slots:
-            yield Statement(self.sql.variant("empty_slot", "number", str(slot)), alone=True)
+            yield Statement(self.sql.variant("empty_slot", number=str(slot)), alone=True)
             left = yield self.statement("prune_slots", alone=True)
             if slot in [row[0] for row in left]:
                 rows = yield self.statement("prune_slot_rows", alone=True, slot=slot, limit=limit)
@@ -190,14 +227,6 @@ class PostgresStore(SqlStore):
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         if hints:
             yield self.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
-
-
-def _record(job: NewJob, answer: Enqueued) -> tuple[Any, ...]:
-    return (
-        job.id, PENDING, job.queue, job.type, job.tenant, job.rank, answer.job.run_at, answer.job.created_at, job.input,
-        job.labels, job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, answer.job.expires_at,
-        job.chain_id or job.id, job.chain_index, job.trace,
-    )  # fmt: skip
 
 
 def channel_name(schema: str, prefix: str) -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from ...errors import Conflict
+from ...errors import Conflict, JobNotFound
 from ...job import Job, NewJob
 from ...operation import Operation, Statement
 from ..store import Enqueued
@@ -50,7 +50,8 @@ class Enqueueing:
         return None
 
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
-        sure = not resent and not any(job.id_given or job.unique_key for job in jobs)
+        jobs = yield from self._with_chains(jobs)
+        sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)
         if sure:
             done = yield from self.bulk(jobs)
             if done is not None:
@@ -58,10 +59,31 @@ class Enqueueing:
         answers = yield from _Adding(self, jobs, resent=resent).run()
         return [answers[position] for position in range(len(jobs))]
 
+    def _with_chains(self, jobs: Sequence[NewJob]) -> Operation[Sequence[NewJob]]:
+        """What each waits for are the chains of the jobs that it names; those must be there, or come with it."""
+        named = {blocker for job in jobs for blocker in job.blockers}
+        if not named:
+            return jobs
+        chains = {job.id: job.chain_id or job.id for job in jobs}
+        rows = yield self.statement("find_chains", ids=self.array(sorted(named - chains.keys())))
+        chains |= {self.rows.to_uuid(id): self.rows.to_uuid(chain) for id, chain in rows}
+        for job in jobs:
+            for blocker in job.blockers:
+                if blocker not in chains:
+                    raise JobNotFound(f"job {job.id} ({job.type}) is to wait for {blocker}, which does not exist")
+        return [
+            msgspec.structs.replace(job, blockers=tuple(chains[one] for one in job.blockers)) if job.blockers else job
+            for job in jobs
+        ]
+
+    def add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
+        for job in jobs:
+            if job.blockers:
+                yield self.statement("add_edges", id=job.id, chains=self.array(job.blockers))
+
     def added(self, job: NewJob, row: Sequence[Any]) -> Job:
-        when = self.rows.to_moment
-        expires_at = None if row[3] is None else when(row[3])
-        return new_job(job, when(row[1]), when(row[2]), expires_at)
+        _, run_at, created_at, expires_at = row
+        return new_job(job, run_at, created_at, expires_at)
 
 
 class Holder(NamedTuple):
@@ -81,7 +103,8 @@ class _Adding:
 
     def run(self) -> Operation[dict[int, Enqueued]]:
         waiting = self._leaders()
-        alone = len(self.jobs) == 1 and not self._by_window(waiting) and not (self.resent or self.jobs[0].id_given)
+        alone = len(self.jobs) == 1 and not self.resent and not self._by_window(waiting)
+        alone = alone and not self.jobs[0].id_given and not self.jobs[0].blockers
         for _ in range(TRIES):
             waiting = yield from self._insert(waiting, alone=alone)
             if not waiting:
@@ -136,6 +159,8 @@ class _Adding:
             position = by_id[id]
             self.answers[position] = Enqueued(store.added(self.jobs[position], added[id]), True)
             self.created.append(id)
+        new = [self.jobs[by_id[id]] for id in added.keys() - doubled]
+        yield from store.add_edges(new)
         in_vain = mine.difference(self.created)
         if in_vain:  # these ids are there already; what keys they hold was settled when they came
             yield store.statement("delete_keys", ids=store.array(sorted(in_vain)))
@@ -224,14 +249,4 @@ def _replacement(job: NewJob) -> dict[str, Any]:
 def _gone(job: NewJob, id: UUID) -> Job:
     """The job whose key is still held though it was pruned: all that is known of it."""
     now = datetime.fromtimestamp(0, tz=UTC)
-    return Job(
-        id=id,
-        type=job.type,
-        queue=job.queue,
-        tenant=job.tenant,
-        state="completed",
-        run_at_raw=now,
-        created_at_raw=now,
-        input_json="{}",
-        unique_key=job.unique_key,
-    )
+    return Job(id, job.type, job.queue, job.tenant, "completed", 0, now, now, "{}", unique_key=job.unique_key)

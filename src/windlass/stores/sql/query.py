@@ -81,11 +81,11 @@ class Library:
             query = self._queries[name] = self.render(name, self._text(name))
         return query
 
-    def variant(self, name: str, placeholder: str, value: str) -> Query:
-        """A query with a part of it chosen by the caller."""
-        key = (name, value)
+    def variant(self, name: str, **parts: str) -> Query:
+        """A query with parts of it chosen by the caller."""
+        key = (name, *parts.values())
         if key not in self._made:
-            self._made[key] = self.render(name, self._text(name).replace(f"{{{placeholder}}}", value))
+            self._made[key] = Query(name, render(self._text(name), {**self.placeholders, **parts}))
         return self._made[key]
 
     def made(self, key: tuple[str, ...], make: Callable[[], str]) -> Query:

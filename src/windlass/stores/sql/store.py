@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import msgspec
@@ -16,24 +16,26 @@ import msgspec
 from ...clock import Clock
 from ...errors import SchemaMismatch
 from ...job import Job
-from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, State, allows
+from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, allows
 from ...operation import Operation, Row, Rows, Statement
-from ...outcome import Settlement, decide_rescue, was_accepted
-from ..store import Change, ClaimRequest, Counts, Lease, Reason, Refusal, Renewal, Tally
+from ...outcome import Settlement, decide_rescue
+from ..store import Change, ClaimRequest, Counts, Tally
 from ..wakeup import Hint
+from .deleting import Deleting
 from .enqueueing import Enqueueing
+from .places import Place
 from .presence import Presence
 from .query import Library, Query, migrations
 from .reading import Reading
-from .rows import COMMON, FINISHED_ONLY, LIVE_ONLY, RowReader
-
-S = TypeVar("S", Settlement, Lease)
+from .rows import COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
+from .settling import Settling
 
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
+PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # nobody hangs on it
 STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
 
 
-class SqlStore(Reading, Enqueueing, Presence):
+class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence):
     """The operations of `windlass.stores.store.Store` in SQL."""
 
     package: ClassVar[str]
@@ -50,16 +52,12 @@ class SqlStore(Reading, Enqueueing, Presence):
         """Names of tables, and the dialect's own expressions."""
         raise NotImplementedError
 
-    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        """Move jobs to history (keep=0: nowhere), each fenced; the ids of those that were refused."""
-        raise NotImplementedError
+    def in_order(self, rows: Rows) -> Rows:
+        """Claimed rows by rank, time and id, where the statement could not see to that."""
+        return rows
 
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         """Move failed and cancelled jobs from history to live, where their keys allow it."""
-        raise NotImplementedError
-
-    def remove(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
-        """Delete jobs that nobody holds, with their keys."""
         raise NotImplementedError
 
     # Queries
@@ -72,9 +70,12 @@ class SqlStore(Reading, Enqueueing, Presence):
             names = self.placeholders()
             # One list for both tables, with NULLs of the right type for what one of them lacks.
             no_moment = f"CAST(NULL AS {names['moment']})"
-            names["live_columns"] = _columns(names, [*COMMON, *LIVE_ONLY]) + f", CAST(NULL AS text), {no_moment}"
+            names["live_columns"] = (
+                f"{_columns(names, [*COMMON, *LIVE_ONLY])}, CAST(NULL AS text), {no_moment}, {_columns(names, LAST)}"
+            )
             names["finished_columns"] = (
-                _columns(names, COMMON) + f", {no_moment}, {names['false']}, " + _columns(names, FINISHED_ONLY)
+                f"{_columns(names, COMMON)}, {no_moment}, {names['false']}, {_columns(names, FINISHED_ONLY)}, "
+                "CAST(NULL AS integer)"
             )
             library = self._libraries[self.clock.offset] = Library(self.package, names)
         return library
@@ -151,12 +152,10 @@ class SqlStore(Reading, Enqueueing, Presence):
             found = yield self._typed("look_past", parameters)
             if found:
                 rows = yield self._typed("claim", parameters | self._just_before(found[0]))
-        jobs = [self.rows.job(row) for row in rows]
-        jobs.sort(key=lambda job: (-job.priority, job.run_at_raw, job.id.int))
-        return jobs
+        return [self.rows.job(row) for row in self.in_order(rows)]
 
     def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
-        query = self.sql.variant(name, "of_types", "{typed}" if "types" in parameters else "")
+        query = self.sql.variant(name, of_types="{typed}" if "types" in parameters else "")
         return Statement(query, parameters, alone=True)
 
     def _just_before(self, row: Row) -> dict[str, Any]:
@@ -168,77 +167,6 @@ class SqlStore(Reading, Enqueueing, Presence):
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         rows = yield self.statement("adopt", alone=True, token=token)
         return [self.rows.job(row) for row in rows]
-
-    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
-        rounds = _rounds(settlements)
-        refusals = []
-        for batch in rounds:
-            refusals += yield from self._settle(batch, alone=len(rounds) == 1)
-        return refusals
-
-    def _settle(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[list[Refusal]]:
-        ending = [settlement for settlement in settlements if settlement.state in FINISHED]
-        returning = [settlement for settlement in settlements if settlement.state == PENDING]
-        refused: set[UUID] = set()
-        if ending:
-            refused |= yield from self.finish(ending, alone=alone and not returning)
-        if returning:
-            refused |= yield from self._send_back(returning)
-        if not refused:
-            return []
-        left = [one for one in settlements if one.id in refused]
-        return (yield from self._why_refused(left, alone=alone and not returning))
-
-    def _send_back(self, settlements: Sequence[Settlement]) -> Operation[set[UUID]]:
-        rows = yield self.many("release", settlements)
-        released = {self.rows.to_uuid(row[0]) for row in rows}
-        left = [settlement for settlement in settlements if settlement.id not in released]
-        if not left:
-            return set()
-        # Someone asked to cancel what was to come back: it ends here.
-        places = yield from self._whereabouts([settlement.id for settlement in left])
-        cancelled = [
-            msgspec.structs.replace(settlement, state=CANCELLED)
-            for settlement in left
-            if (place := places.get(settlement.id)) and place.cancel_requested and place.token == settlement.token
-        ]
-        refused = (yield from self.finish(cancelled, alone=False)) if cancelled else set()
-        return refused | {one.id for one in left} - {one.id for one in cancelled}
-
-    def _why_refused(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[list[Refusal]]:
-        """The reasons; a settlement that was sent before and accepted is found again, and has none."""
-        places = yield from self._whereabouts([settlement.id for settlement in settlements], alone=alone)
-        refusals = []
-        for settlement in settlements:
-            place = places.get(settlement.id)
-            if place is None or not place.accepted(settlement):
-                refusals.append(Refusal(settlement.id, _reason(place), settlement.token))
-        return refusals
-
-    def _whereabouts(self, ids: Sequence[UUID], *, alone: bool = False) -> Operation[dict[UUID, Place]]:
-        rows = yield self.statement("whereabouts", alone=alone, ids=self.array(ids))
-        to_uuid = self.rows.to_uuid
-        return {
-            to_uuid(id): Place(state, queue, token and to_uuid(token), previous and to_uuid(previous), bool(asked))
-            for id, state, queue, token, previous, asked in rows
-        }
-
-    def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
-        renewals: dict[tuple[UUID, UUID], Renewal] = {}
-        for batch in _rounds(leases):
-            renewals |= yield from self._renew(batch)
-        return [renewals[lease.id, lease.token] for lease in leases]
-
-    def _renew(self, leases: Sequence[Lease]) -> Operation[dict[tuple[UUID, UUID], Renewal]]:
-        rows = yield self.many("renew", leases, alone=True)
-        renewed = {
-            (id := self.rows.to_uuid(row[0])): Renewal(id, self.rows.to_datetime(row[1]), bool(row[2])) for row in rows
-        }
-        lost = [lease.id for lease in leases if lease.id not in renewed]
-        if lost:
-            places = yield from self._whereabouts(lost, alone=True)
-            renewed |= {id: Renewal(id, None, reason=_reason(places.get(id))) for id in lost}
-        return {(lease.id, lease.token): renewed[lease.id] for lease in leases}
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
@@ -259,18 +187,26 @@ class SqlStore(Reading, Enqueueing, Presence):
         left = sorted(set(ids))
         for _ in range(3):  # a job can be claimed or sent back between the two statements
             waiting = [Settlement(id=id, token=None, state=CANCELLED) for id in left]
-            refused = yield from self.finish(waiting, alone=False)
+            refused = yield from self.end(waiting, alone=False)
             done |= {id: Change(id, True, CANCELLED) for id in left if id not in refused}
             rows = yield self.statement("request_cancel", ids=self.array(sorted(refused)))
             done |= {(id := self.rows.to_uuid(row[0])): Change(id, True, "running", row[1]) for row in rows}
             left = [id for id in left if id not in done]
-            places = yield from self._whereabouts(left)
+            places = yield from self.whereabouts(left)
             if all(place.state in FINISHED for place in places.values()):
                 break
         return [done.get(id) or _unchanged(id, places.get(id)) for id in ids]
 
     def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        return (yield from self._act("bring back", ids, self.take_back))
+        return (yield from self._act("bring back", ids, self._bring_back))
+
+    def _bring_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        done = yield from self.take_back(ids)
+        # In a statement of its own: it sees who came to wait for one of them meanwhile.
+        back = [id for id, change in done.items() if change.done]
+        if back:
+            yield self.statement("link_next", ids=self.array(back))
+        return done
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         return (yield from self._act("run now", ids, self._make_due))
@@ -278,9 +214,6 @@ class SqlStore(Reading, Enqueueing, Presence):
     def _make_due(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         rows = yield self.statement("run_now", ids=self.array(ids))
         return {(id := self.rows.to_uuid(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
-
-    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        return (yield from self._act("delete", ids, self.remove))
 
     def _act(
         self, event: Event, ids: Sequence[UUID], act: Callable[[Sequence[UUID]], Operation[dict[UUID, Change]]]
@@ -293,7 +226,7 @@ class SqlStore(Reading, Enqueueing, Presence):
             left = [id for id in left if id not in done]
             if not left:
                 break
-            places |= yield from self._whereabouts(left)
+            places |= yield from self.whereabouts(left)
             left = [id for id in left if id in places and allows(event, places[id].state)]
             if not left:
                 break
@@ -322,39 +255,6 @@ class SqlStore(Reading, Enqueueing, Presence):
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Where a store's changes are seen without being told of, nothing."""
         yield from ()
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a job is, and who has it."""
-
-    state: State
-    queue: str
-    token: UUID | None
-    previous_token: UUID | None
-    cancel_requested: bool
-
-    def accepted(self, settlement: Settlement) -> bool:
-        """Whether this very settlement was written before, and only its answer was lost."""
-        return was_accepted(settlement, state=self.state, token=self.token, previous_token=self.previous_token)
-
-
-def _rounds(items: Sequence[S]) -> list[list[S]]:
-    """In id order, and in rounds in which no job comes twice: a worker may speak for two attempts of one job."""
-    rounds: list[list[S]] = []
-    left = sorted(items, key=lambda item: item.id.int)
-    while left:
-        first: dict[int, S] = {}
-        for item in left:
-            first.setdefault(item.id.int, item)
-        rounds.append(list(first.values()))
-        left = [item for item in left if first[item.id.int] is not item] if len(first) < len(left) else []
-    return rounds
-
-
-def _reason(place: Place | None) -> Reason:
-    if place is None:
-        return "not found"
-    return "already finished" if place.state in FINISHED else "taken by another"
 
 
 def _unchanged(id: UUID, place: Place | None) -> Change:

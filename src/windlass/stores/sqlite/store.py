@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -12,12 +13,13 @@ import msgspec
 
 from ...clock import Clock
 from ...lifecycle import PENDING
-from ...operation import Operation, Statement
+from ...operation import Operation, Rows, Statement
 from ...outcome import Settlement
 from ...policy import DEFAULT
 from ..names import check_name
+from ..sql.entangling import Lane
 from ..sql.rows import SQLITE_ROWS, RowReader
-from ..sql.store import SqlStore
+from ..sql.store import PLAIN, SqlStore
 from ..store import Change
 from .connections import SqliteConnections
 from .given import in_lists
@@ -46,7 +48,7 @@ class SqliteStore(SqlStore):
         self.connections = SqliteConnections(path, journal_mode)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers")
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "edges")
         names = {name: f"{self.prefix}{name}" for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         return names | {
@@ -75,14 +77,19 @@ class SqliteStore(SqlStore):
         each = [msgspec.structs.asdict(row) for row in rows]
         return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
 
-    def finish(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+    def in_order(self, rows: Rows) -> Rows:
+        return sorted(rows, key=itemgetter(5, 6, 0))  # RETURNING knows no order
+
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool, plain: bool = True) -> Operation[set[UUID]]:
         given = [
             (str(one.id), one.token and str(one.token), one.state, one.output, one.error, one.attempts, one.progress)
             for one in settlements
         ]
         ended: dict[str, tuple[str, str, int]] = {}
         for values, places in in_lists(given):
-            rows = yield Statement(self.sql.variant("finish", "given", values), places=places)
+            rows = yield Statement(
+                self.sql.variant("finish", given=values, plain=PLAIN if plain else ""), places=places
+            )
             ended.update({id: (queue, type, keep) for id, queue, type, keep in rows})
         states = {id: state for id, _, state, *_ in given}
         yield self._tally(Counter((queue, type, states[id]) for id, (queue, type, keep) in ended.items() if keep), 1)
@@ -95,6 +102,26 @@ class SqliteStore(SqlStore):
         ]
         return Statement(self.sql["tally"], each=each)
 
+    def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
+        yield from ()  # whoever writes is alone
+
+    def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
+        return Statement(self.sql.variant("chain_members", locked=""), {"ids": self.array(chains)})
+
+    def hold_ends(self, chains: Sequence[UUID]) -> Operation[None]:
+        yield from ()
+
+    def of_lanes(self, name: str, lanes: Sequence[Lane]) -> Statement:
+        return self.statement(name, pairs=self.array(lanes))
+
+    def of_ends(self, ends: Sequence[tuple[UUID, str | None]], jobs: Sequence[UUID] | None) -> Statement:
+        parameters = {"given": self.array(ends)} | ({} if jobs is None else {"ids": self.array(jobs)})
+        query = self.sql.variant("mark_done", of_jobs="" if jobs is None else "AND e.job_id {in_ids}")
+        return Statement(query, parameters)
+
+    def of_counts(self, name: str, counts: Counter[UUID]) -> Statement:
+        return self.statement(name, given=self.array(list(counts.items())))
+
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         rows = yield Statement(self.sql["bring_back"], each=[{"id": id} for id in ids])
         yield self._tally(Counter((row[1], row[2], row[3]) for row in rows), -1)
@@ -106,10 +133,12 @@ class SqliteStore(SqlStore):
         yield self._tally(Counter((row[1], row[3], row[2]) for row in finished), -1)
         done = {(id := UUID(row[0])): Change(id, True, row[2], row[1]) for row in [*live, *finished]}
         yield self.statement("delete_keys", ids=self.array(sorted(done)))
+        yield self.statement("delete_edges", ids=self.array(sorted(done)))
         return done
 
     def prune(self, limit: int) -> Operation[int]:
         yield self.statement("prune_keys")
+        yield self.statement("prune_edges", limit=limit)
         rows = yield self.statement("prune_rows", limit=limit)
         yield self._tally(Counter((row[0], row[1], row[2]) for row in rows), -1)
         return len(rows)

@@ -1,6 +1,6 @@
 -- Live jobs and finished ones live apart: the live table stays small, and to finish is to move.
--- Columns that only later features write (lane, seq, linked, blockers_left, schedule) are here from the start, so that
--- no later migration has to rewrite a table.
+-- `linked`: some job waits for this one's chain. `lane`: the place of a job with an order key: 0 arriving, 1 waiting,
+-- 2 at the head. `blockers_left` of a blocked job is NULL until it is admitted.
 
 CREATE TYPE {state} AS ENUM ('blocked', 'pending', 'running', 'completed', 'failed', 'cancelled');
 
@@ -59,6 +59,29 @@ CREATE INDEX {prefix}jobs_running ON {jobs} (id) WHERE state = 'running';
 CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key) WHERE unique_held;
 
 CREATE UNIQUE INDEX {prefix}jobs_chain ON {jobs} (chain_id, chain_index) WHERE chain_index > 0;
+
+CREATE UNIQUE INDEX {prefix}jobs_head ON {jobs} (tenant, order_key) WHERE lane = 2;
+
+CREATE INDEX {prefix}jobs_waiting ON {jobs} (tenant, order_key, seq) WHERE lane = 1;
+
+CREATE INDEX {prefix}jobs_arriving ON {jobs} (run_at, seq) WHERE lane = 0 AND state = 'pending';
+
+CREATE INDEX {prefix}jobs_blocked ON {jobs} (id) WHERE state = 'blocked' AND blockers_left IS NULL;
+
+CREATE SEQUENCE {seq};
+
+-- What each blocked job waits for, in the order given. The output is copied here when the chain completes, so that
+-- retention cannot take it away.
+CREATE TABLE {edges} (
+    job_id uuid NOT NULL,
+    position integer NOT NULL,
+    chain_id uuid NOT NULL,
+    done boolean NOT NULL DEFAULT false,
+    output text,
+    PRIMARY KEY (job_id, position)
+);
+
+CREATE INDEX {prefix}edges_chain ON {edges} (chain_id) WHERE NOT done;
 
 CREATE TABLE {history} (
     id uuid NOT NULL,

@@ -17,7 +17,8 @@ WITH claimed AS (
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'max_attempts')::integer),
         keep_seconds = coalesce(j.keep_seconds,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'keep_seconds')::integer),
-        policy = coalesce(j.policy, coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details'),
+        policy = CASE WHEN j.lease_seconds IS NULL
+            THEN coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details' ELSE j.policy END,
         unique_held = j.unique_held AND j.unique_until <> 'claimed'
     WHERE j.ctid = ANY(ARRAY(
         SELECT measured.ctid FROM (
@@ -47,3 +48,4 @@ SELECT * FROM claimed
 -- A lost claim is a job still pending, so it need not wait for the disk; a last attempt is never to be lost.
 WHERE (SELECT CASE WHEN bool_or(last) THEN '' ELSE set_config('synchronous_commit', 'off', true) END FROM claimed)
     IS NOT NULL
+ORDER BY rank, run_at, id

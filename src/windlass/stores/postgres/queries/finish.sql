@@ -4,7 +4,7 @@ WITH given AS (
     {given}
 ), gone AS (
     DELETE FROM {jobs} AS j USING given AS g
-    WHERE j.id = g.id AND j.token IS NOT DISTINCT FROM g.token AND NOT j.linked
+    WHERE j.id = g.id AND j.token IS NOT DISTINCT FROM g.token {plain}
     RETURNING j.*, {keep} AS keep, {slot} AS slot, g.new_state::{state}, g.output, g.new_error, g.story, g.said
 ), kept AS (
     INSERT INTO {history} ({history_columns})

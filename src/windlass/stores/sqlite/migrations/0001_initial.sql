@@ -51,6 +51,25 @@ CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key) WHERE uni
 
 CREATE UNIQUE INDEX {prefix}jobs_chain ON {jobs} (chain_id, chain_index) WHERE chain_index > 0;
 
+CREATE UNIQUE INDEX {prefix}jobs_head ON {jobs} (tenant, order_key) WHERE lane = 2;
+
+CREATE INDEX {prefix}jobs_waiting ON {jobs} (tenant, order_key, seq) WHERE lane = 1;
+
+CREATE INDEX {prefix}jobs_arriving ON {jobs} (run_at) WHERE lane = 0 AND state = 'pending';
+
+CREATE INDEX {prefix}jobs_blocked ON {jobs} (id) WHERE state = 'blocked' AND blockers_left IS NULL;
+
+CREATE TABLE {edges} (
+    job_id text NOT NULL,
+    position integer NOT NULL,
+    chain_id text NOT NULL,
+    done integer NOT NULL DEFAULT 0,
+    output text,
+    PRIMARY KEY (job_id, position)
+) WITHOUT ROWID;
+
+CREATE INDEX {prefix}edges_chain ON {edges} (chain_id) WHERE NOT done;
+
 CREATE TABLE {history} (
     id text PRIMARY KEY NOT NULL,
     run_at integer NOT NULL,

@@ -1,1 +1,2 @@
-DELETE FROM {history} WHERE id IN (SELECT value FROM json_each(:ids)) RETURNING id, queue, state, type
+DELETE FROM {history} WHERE id {in_ids} OR (chain_id {in_ids} AND chain_index > 0)
+RETURNING id, queue, state, type

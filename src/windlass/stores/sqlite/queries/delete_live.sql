@@ -1,1 +1,2 @@
-DELETE FROM {jobs} WHERE id IN (SELECT value FROM json_each(:ids)) AND token IS NULL RETURNING id, queue, state
+DELETE FROM {jobs} WHERE (id {in_ids} OR (chain_id {in_ids} AND chain_index > 0)) AND token IS NULL
+RETURNING id, queue, state

@@ -7,10 +7,10 @@ SELECT j.id, run_at, created_at, {now}, {now} + nullif({keep}, -1) * 1000000, g.
     j.token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule, labels, g.error,
     coalesce(g.attempts, j.attempts), coalesce(g.progress, j.progress), trace
 FROM given AS g CROSS JOIN {jobs} AS j
-WHERE j.id = g.id AND j.token IS g.token AND NOT linked AND {keep} <> 0;
+WHERE j.id = g.id AND j.token IS g.token {plain} AND {keep} <> 0;
 
 WITH given (id, token, state, output, error, attempts, progress) AS (VALUES {given})
 DELETE FROM {jobs} WHERE rowid IN (
     SELECT j.rowid FROM given AS g CROSS JOIN {jobs} AS j
-    WHERE j.id = g.id AND j.token IS g.token AND NOT linked)
+    WHERE j.id = g.id AND j.token IS g.token {plain})
 RETURNING id, queue, type, {keep}

@@ -1,4 +1,5 @@
-SELECT id, state, queue, token, previous_token, cancel_requested
-FROM {jobs} WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, state, queue, token, previous_token, cancel_requested, linked, lane, tenant, order_key, chain_id
+FROM {jobs} WHERE id {in_ids}
 UNION ALL
-SELECT id, state, queue, token, NULL, 0 FROM {history} WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, state, queue, token, NULL, 0, 0, NULL, tenant, order_key, chain_id
+FROM {history} WHERE id {in_ids}

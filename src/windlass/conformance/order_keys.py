@@ -1,0 +1,163 @@
+"""Order keys: one at a time, first come first served, and nobody else is held up."""
+
+from __future__ import annotations
+
+from ..job import Job
+from .bench import Bench, Held, new_job
+from .chains import going_on
+
+
+def add_ordered(bench: Bench, key: str = "key", **fields: object) -> Job:
+    (answer,) = bench.enqueue(new_job(order_key=key, **fields))
+    bench.admit()
+    return answer.job
+
+
+def ids(held: list[Held]) -> list[object]:
+    return [one.id for one in held]
+
+
+class OrderKeys:
+    def test_the_next_starts_when_the_one_before_has_ended(self, bench: Bench) -> None:
+        jobs = [add_ordered(bench) for _ in range(3)]
+        for job in jobs:
+            (held,) = bench.claim()
+            assert held.id == job.id
+            assert bench.claim() == []
+            bench.accept(held.completes())
+            bench.admit()
+
+    def test_keys_and_tenants_go_side_by_side(self, bench: Bench) -> None:
+        first = [add_ordered(bench, "a"), add_ordered(bench, "b"), add_ordered(bench, "a", tenant="acme")]
+        for _ in range(2):
+            add_ordered(bench, "a")
+        plain = bench.add()
+        assert {one.id for one in bench.claim()} == {job.id for job in (*first, plain)}
+
+    def test_in_one_batch_the_order_is_that_of_the_batch(self, bench: Bench) -> None:
+        jobs = [new_job(order_key="key") for _ in range(5)]
+        bench.enqueue(*jobs)
+        bench.admit()
+        for job in jobs:
+            held = bench.claim_one()
+            assert held.id == job.id
+            bench.accept(held.completes())
+
+    def test_one_that_retries_holds_its_key_and_no_other(self, bench: Bench) -> None:
+        first = add_ordered(bench)
+        add_ordered(bench)
+        other = add_ordered(bench, "other")
+        held = {one.id: one for one in bench.claim()}
+        assert set(held) == {first.id, other.id}
+        bench.send_back(held[first.id], delay_seconds=60)
+        bench.admit()
+        assert bench.claim() == []
+        bench.accept(held[other.id].completes())
+        bench.pass_time(seconds=61)
+        assert ids(bench.claim()) == [first.id]
+
+    def test_priority_does_not_overtake_within_a_key(self, bench: Bench) -> None:
+        first = add_ordered(bench)
+        add_ordered(bench, priority=50)
+        assert ids(bench.claim()) == [first.id]
+
+    def test_a_scheduled_job_does_not_hold_its_key_before_its_time(self, bench: Bench) -> None:
+        later = add_ordered(bench, delay_seconds=60)
+        now = add_ordered(bench)
+        held = bench.claim_one()
+        assert held.id == now.id
+        bench.accept(held.completes())
+        bench.pass_time(seconds=61)
+        assert bench.claim() == []
+        bench.admit()
+        assert ids(bench.claim()) == [later.id]
+
+    def test_a_past_time_is_now(self, bench: Bench) -> None:
+        first = add_ordered(bench)
+        bench.pass_time(seconds=1)
+        add_ordered(bench, run_at=first.run_at)
+        assert ids(bench.claim()) == [first.id]
+
+    def test_cancelling_and_deleting_let_the_next_one_in(self, bench: Bench) -> None:
+        jobs = [add_ordered(bench) for _ in range(5)]
+        assert bench.cancel(jobs[0])[0].done
+        assert bench.delete(jobs[1])[0].done
+        assert bench.cancel(jobs[3])[0].done
+        held = bench.claim_one()
+        assert held.id == jobs[2].id
+        bench.accept(held.ends("failed"))
+        assert ids(bench.claim()) == [jobs[4].id]
+
+    def test_a_rescued_one_keeps_its_place(self, bench: Bench) -> None:
+        first = add_ordered(bench)
+        add_ordered(bench)
+        bench.claim_one()
+        bench.pass_time(minutes=5)
+        assert len(bench.rescue()) == 1
+        bench.pass_time(minutes=5)
+        assert ids(bench.claim()) == [first.id]
+
+    def test_brought_back_it_comes_last(self, bench: Bench) -> None:
+        first = add_ordered(bench)
+        second = add_ordered(bench)
+        bench.accept(bench.claim_one().ends("failed"))
+        bench.retry(first)
+        bench.admit()
+        held = bench.claim_one()
+        assert held.id == second.id
+        bench.accept(held.completes())
+        assert ids(bench.claim()) == [first.id]
+
+    def test_one_without_history_lets_the_next_one_in(self, bench: Bench) -> None:
+        add_ordered(bench, keep_seconds=0)
+        second = add_ordered(bench)
+        bench.accept(bench.claim_one().completes())
+        assert ids(bench.claim()) == [second.id]
+
+    def test_one_that_was_blocked_takes_its_place_when_it_is_free(self, bench: Bench) -> None:
+        held = bench.hold()
+        (answer,) = bench.enqueue(new_job(order_key="key", blockers=(held.id,), state="blocked"))
+        bench.admit()
+        second = add_ordered(bench)
+        bench.accept(held.completes())
+        bench.admit()
+        first = bench.claim_one()
+        assert first.id == second.id
+        bench.accept(first.completes())
+        assert ids(bench.claim()) == [answer.job.id]
+
+    def test_a_chain_of_ordered_jobs(self, bench: Bench) -> None:
+        add_ordered(bench)
+        other = add_ordered(bench)
+        held = bench.claim_one()
+        bench.accept(going_on(held, order_key="key"))
+        bench.admit()
+        turn = bench.claim_one()
+        assert turn.id == other.id
+        bench.accept(turn.completes())
+        assert bench.claim_one().job.chain_id == held.id
+
+    def test_many_at_once_never_two_of_a_key(self, bench: Bench) -> None:
+        for _ in range(10):
+            bench.enqueue(*(new_job(order_key=f"key {number}") for number in range(8)))
+        bench.admit()
+        ran: list[object] = []
+
+        def work(_: int) -> None:
+            while True:
+                bench.admit()
+                held = bench.claim(3)
+                if not held and bench.counts()["pending"] == 0:
+                    return
+                keys = [one.job.order_key for one in held]
+                assert len(set(keys)) == len(keys)
+                ran.extend(one.id for one in held)
+                bench.accept(*(one.completes() for one in held))
+
+        bench.at_once(4, work)
+        assert len(ran) == len(set(ran)) == 80
+        by_key: dict[str | None, list[object]] = {}
+        order = {id: number for number, id in enumerate(ran)}
+        for job in sorted(bench.find(), key=lambda job: job.id):
+            by_key.setdefault(job.order_key, []).append(order[job.id])
+        assert all(places == sorted(places) for places in by_key.values())

@@ -1,0 +1,6 @@
+-- All that is live of these chains, held until we are done: in id order.
+SELECT id, chain_id, state::text, queue, token IS NOT NULL, lane, tenant, order_key FROM {jobs} WHERE id IN (
+    SELECT unnest(:ids::uuid[])
+    UNION ALL
+    SELECT id FROM {jobs} WHERE chain_id = ANY(:ids::uuid[]) AND chain_index > 0)
+ORDER BY id {locked}

@@ -1,0 +1,13 @@
+-- Grouped: an UPDATE … FROM takes one off however many match. In id order, as everywhere.
+WITH held AS (
+    SELECT j.id, g.fewer FROM unnest(:ids::uuid[], :counts::integer[]) AS g (id, fewer)
+    JOIN {jobs} AS j ON j.id = g.id
+    WHERE j.state = 'blocked' AND j.blockers_left IS NOT NULL
+    ORDER BY j.id FOR UPDATE OF j
+)
+UPDATE {jobs} AS j SET
+    blockers_left = j.blockers_left - h.fewer,
+    state = CASE WHEN j.blockers_left = h.fewer THEN 'pending'::{state} ELSE j.state END,
+    run_at = CASE WHEN j.blockers_left = h.fewer THEN greatest(j.run_at, {now}) ELSE j.run_at END
+FROM held AS h WHERE j.id = h.id
+RETURNING j.id, j.queue, j.state::text

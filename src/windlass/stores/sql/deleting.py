@@ -1,0 +1,61 @@
+"""Deleting chains in SQL: not while one of their jobs runs, nor while others wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ...lifecycle import RUNNING
+from ...operation import Operation, Row, Statement
+from ..store import Change
+from ..wakeup import Hint
+from .entangling import Entangling
+
+
+class Deleting(Entangling):
+    """Part of a store: `delete`."""
+
+    def remove(self, chains: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        """Delete chains that nobody holds, with their keys and edges; a change for each job that went."""
+        raise NotImplementedError
+
+    def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
+        """All that is live of these chains."""
+        raise NotImplementedError
+
+    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        to_uuid = self.rows.to_uuid
+        rows = yield self.statement("find_chains", ids=self.array(ids))
+        chain_of = {to_uuid(id): to_uuid(chain) for id, chain in rows}
+        chains = set(chain_of.values())
+        members = yield self.members(sorted(chains), locked=False)
+        lanes = sorted({(tenant, key) for *_, lane, tenant, key in members if lane is not None})
+        yield from self.lock_lanes(lanes)
+        members = yield self.members(sorted(chains), locked=True)
+        refused = yield from self._refused(chains, members)
+        done = yield from self.remove(sorted(chains - refused.keys()))
+        queues = yield from self.promote(lanes)
+        yield from self.hint([Hint("ready", queue) for queue in queues])
+        gone = Change(UUID(int=0), False, None)
+        return [done.get(id) or _renamed(refused.get(chain_of.get(id, id), gone), id) for id in ids]
+
+    def _refused(self, chains: set[UUID], members: Sequence[Row]) -> Operation[dict[UUID, Change]]:
+        """Those that must stay: and with each of them what it waits for."""
+        to_uuid = self.rows.to_uuid
+        refused = {to_uuid(row[1]): Change(to_uuid(row[0]), False, RUNNING) for row in members if row[4]}
+        states = {to_uuid(row[1]): row[2] for row in members}
+        rows = yield self.statement("dependents", ids=self.array(sorted(chains)))
+        waiting = [(to_uuid(chain), to_uuid(id), to_uuid(own), type) for chain, id, own, type in rows]
+        while True:
+            more = {
+                chain: Change(chain, False, states.get(chain, "failed"), None, f"job {id} ({type}) waits for it")
+                for chain, id, own, type in waiting
+                if chain not in refused and (own not in chains or own in refused)
+            }
+            if not more:
+                return refused
+            refused |= more
+
+
+def _renamed(change: Change, id: UUID) -> Change:
+    return Change(id, change.done, change.state, change.queue, change.reason)

@@ -1,0 +1,1 @@
+DELETE FROM {edges} WHERE job_id {in_ids}

@@ -1,0 +1,4 @@
+DELETE FROM {edges} WHERE (job_id, position) IN (
+    SELECT job_id, position FROM {edges} AS e
+    WHERE NOT EXISTS (SELECT 1 FROM {jobs} WHERE id = e.job_id) AND NOT EXISTS (SELECT 1 FROM {history} WHERE id = e.job_id)
+    LIMIT :limit)
