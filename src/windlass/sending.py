@@ -60,7 +60,7 @@ class Sending:
         return jobs
 
     def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
-        """In the caller's transaction the hint is part of it."""
+        """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
         done = yield from self.store.enqueue(jobs)
         if self.notify:
             yield from self.store.hint(_ready_hints(done))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -20,12 +19,13 @@ from ..attempt import Attempt, Stop, current
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
+from ..logs import Log, job_fields
 from ..outcome import Cancel, Continue, Settlement, Snooze, decide, ended_after, give_back
 from ..task import Task
 from .processes import ChildProcesses
 from .threads import Threads
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
@@ -103,8 +103,9 @@ class Executor:
         match attempt.stop:
             case Stop.LEASE_LOST:
                 log.warning(
-                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why
-                )
+                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
+                    extra=job_fields(job),
+                )  # fmt: skip
                 return None
             case Stop.SHUTDOWN if not isinstance(result, str):
                 return give_back(job, attempt.token)

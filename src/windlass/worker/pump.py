@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from uuid import UUID, uuid4
 from ..app import Windlass
 from ..attempt import Attempt
 from ..errors import WindlassError
+from ..logs import Log
 from ..operation import Interrupted
 from ..stores.store import ClaimRequest
 from ..stores.wakeup import Hint
@@ -20,7 +20,7 @@ from .buffer import Buffer
 from .claiming import Served
 from .leases import Leases
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
@@ -64,7 +64,7 @@ class Pump:
                     await self._room()
                 delay = 0.1
             except WindlassError as error:
-                log.warning("claiming failed, and is tried again: %s", error)
+                log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,13 +11,14 @@ from uuid import UUID
 from pymongo import UpdateMany
 
 from ...lifecycle import FAILED, FINISHED, RUNNING
+from ...logs import Log
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_rescue, describe_error, encode_error
 from ..store import Lease, Reason, Renewal
 from .documents import Document, to_job
 from .settle import Settlements
 
-log = logging.getLogger("windlass.store")
+log = Log("windlass.store")
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
 
