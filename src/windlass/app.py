@@ -15,7 +15,6 @@ import msgspec
 from uuid_utils.compat import uuid7
 
 from . import codec
-from .acting import Acting
 from .attempt import Attempt
 from .backoff import Backoff, as_backoff
 from .call import NO_OPTIONS, Call, check_name, check_names, check_priority
@@ -24,6 +23,7 @@ from .errors import InvalidInput, JobCancelled, JobFailed, SchemaMismatch
 from .job import Job, NewJob
 from .operation import Interrupted, Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .scheduling import Scheduling
 from .stores.opening import open_store
 from .stores.store import ClaimRequest, Enqueued
 from .stores.wakeup import Hint
@@ -41,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FIRST_LOOK, LONGEST_LOOK = 0.01, 0.5  # seconds between looks at a job that is waited for
 
 
-class Windlass(Acting):
+class Windlass(Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(
