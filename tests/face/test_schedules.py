@@ -13,7 +13,7 @@ from windlass import InvalidInput, Schedule, ScheduleNotFound, Task, Unique, Win
 
 
 @pytest.fixture
-def report(app: Windlass) -> Task[[str], None]:
+def report(app: Windlass) -> Task[..., None]:
     @app.task(queue="reports", priority=3, max_attempts=2)
     def report(day: str = "today") -> None: ...
 
@@ -22,11 +22,11 @@ def report(app: Windlass) -> Task[[str], None]:
 
 async def only(either: Either) -> Schedule:
     (schedule,) = await either.schedules()
-    return schedule  # type: ignore[no-any-return]
+    return schedule
 
 
 async def test_a_schedule_is_listed_with_its_next_five_runs(
-    app: Windlass, either: Either, report: Task[[str], None]
+    app: Windlass, either: Either, report: Task[..., None]
 ) -> None:
     app.schedule("30 2 * * *", report.call("monday"), timezone="Europe/Berlin", catch_up="all", name="mondays")
     found = await only(either)
@@ -42,7 +42,7 @@ async def test_a_schedule_is_listed_with_its_next_five_runs(
     assert found.declared.startswith("tests.face.test_schedules:") or found.declared.startswith("test_schedules:")
 
 
-async def test_the_name_is_the_tasks(app: Windlass, either: Either, report: Task[[str], None]) -> None:
+async def test_the_name_is_the_tasks(app: Windlass, either: Either, report: Task[..., None]) -> None:
     made = app.schedule("@daily", report.call())
     assert made.name == (await only(either)).name == "report"
     app.schedule("@daily", report.call())  # the same once more is the same
@@ -95,7 +95,7 @@ async def test_made_at_run_time(app: Windlass, either: Either, new_app: Callable
 
 
 async def test_what_an_app_only_declares_is_not_written_until_it_is_used(
-    new_app: Callable[..., Windlass], report: Task[[str], None]
+    new_app: Callable[..., Windlass], report: Task[..., None]
 ) -> None:
     fresh, other = new_app(), new_app()
     fresh.schedule("@daily", other.call("x"))
@@ -113,7 +113,7 @@ async def test_who_merely_looks_does_not_undo_what_newer_code_has_declared(new_a
     assert [one.cron for one in old.schedules()] == ["@hourly"]
 
 
-async def test_pause_and_resume(app: Windlass, either: Either, report: Task[[str], None]) -> None:
+async def test_pause_and_resume(app: Windlass, either: Either, report: Task[..., None]) -> None:
     app.schedule("* * * * *", report.call())
     await either.pause_schedule("report")
     await either.pause_schedule("report")
@@ -130,7 +130,7 @@ async def test_pause_and_resume(app: Windlass, either: Either, report: Task[[str
     assert (await only(either)).next_at == resumed.next_at
 
 
-async def test_delete(app: Windlass, either: Either, report: Task[[str], None]) -> None:
+async def test_delete(app: Windlass, either: Either, report: Task[..., None]) -> None:
     app.schedule("* * * * *", report.call())
     await either.delete_schedule("report")
     assert await either.schedules() == []
@@ -163,7 +163,7 @@ async def test_what_is_not_there(app: Windlass, either: Either) -> None:
     ],
 )
 async def test_what_is_wrong_is_refused_and_nothing_changed(
-    app: Windlass, either: Either, report: Task[[str], None], wrong: dict[str, Any], match: str
+    app: Windlass, either: Either, report: Task[..., None], wrong: dict[str, Any], match: str
 ) -> None:
     await either.counts()
     right: dict[str, Any] = {"cron": "* * * * *", "call": report.call()}
@@ -186,7 +186,7 @@ async def test_what_is_wrong_is_refused_and_nothing_changed(
     ],
 )
 async def test_options_that_no_tick_can_have_are_refused(
-    app: Windlass, either: Either, report: Task[[str], None], options: dict[str, Any]
+    app: Windlass, either: Either, report: Task[..., None], options: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
         app.schedule("* * * * *", report.using(**options).call())

@@ -235,7 +235,8 @@ class Store(Protocol):
         we made are otherwise known to be new). Of jobs that share a unique key, in this batch or with those that are
         there, one exists, the first; the others get it as their answer, or rewrite it, or the whole batch is undone
         with `Conflict`, as each asks. To rewrite is to renew input, due time, priority, labels and expiry of a job
-        that waits; one that runs and still has its key stays as it is, and is the answer.
+        that waits (due no later than `window_seconds` after it was created, where that is given); one that runs and
+        still has its key stays as it is, and is the answer.
 
         Keys that a live job holds (until `claimed`, until `finished`) and keys that outlive it (`forever`, for a time)
         are two sets: the same text in both is two keys. The answer for a key whose job is gone has the job's id and
