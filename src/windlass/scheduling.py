@@ -221,8 +221,10 @@ def _check(cron: str, timezone: str, catch_up: str, name: str | None) -> None:
 
 def _make(cron: str, call: Call, timezone: str, catch_up: CatchUp, name: str | None, where: str) -> Schedule:
     options = call.options
-    if options.id is not None or options.run_at is not None:
-        raise InvalidInput("a schedule's call has no id= and no run_at=: each tick is a job of its own, with its time")
+    if options.id is not None or options.run_at is not None or options.after:
+        raise InvalidInput(
+            "a schedule's call has no id=, run_at= or after=: each tick is a job of its own, with its time"
+        )
     job = call.new_job(lambda: NO_ID)
     if job.on_conflict == "raise":
         raise InvalidInput("a schedule has nobody to raise to: on_conflict is 'keep' or 'replace'")

@@ -181,6 +181,7 @@ async def test_what_is_wrong_is_refused_and_nothing_changed(
     [
         {"id": "018f8c1e-0000-7000-8000-000000000000"},
         {"run_at": datetime(2030, 1, 1, tzinfo=UTC)},
+        {"after": ["018f8c1e-0000-7000-8000-000000000000"]},
         {"unique": Unique("key", on_conflict="raise")},
         {"priority": 1000},
     ],
