@@ -16,6 +16,7 @@ from .errors import (
     JobNotFound,
     LeaseLost,
     MissingExtra,
+    ScheduleNotFound,
     SchemaMismatch,
     StoreUnavailable,
     UnknownTask,
@@ -23,6 +24,7 @@ from .errors import (
 )
 from .job import Job, JobError
 from .outcome import Cancel, Continue, Fail, Retry, Snooze
+from .schedule import Schedule
 from .task import Task
 from .unique import Unique
 
@@ -48,6 +50,8 @@ __all__ = [
     "Page",
     "Polynomial",
     "Retry",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaMismatch",
     "Snooze",
     "StoreUnavailable",

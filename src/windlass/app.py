@@ -14,7 +14,6 @@ import msgspec
 from uuid_utils.compat import uuid7
 
 from . import codec
-from .acting import Acting
 from .attempt import Attempt
 from .awaiting import Awaiting
 from .backoff import Backoff, as_backoff
@@ -24,6 +23,7 @@ from .errors import InvalidInput, SchemaMismatch
 from .job import Job
 from .operation import Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .scheduling import Scheduling
 from .sending import Sending
 from .stores.opening import open_store
 from .stores.store import ClaimRequest
@@ -39,7 +39,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Windlass(Sending, Awaiting, Acting):
+class Windlass(Sending, Awaiting, Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(

@@ -126,7 +126,16 @@ def _apply(options: Options, job: NewJob) -> None:
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
         job.unique_until, job.on_conflict = unique.kind, unique.on_conflict
-        job.window_seconds = unique.window.total_seconds() if unique.window else None
+        job.window_seconds = unique.window_seconds
+        if unique.max_wait is not None:
+            _limit_wait(job)
+
+
+def _limit_wait(job: NewJob) -> None:
+    """The first of its key waits no longer either."""
+    if job.run_at is not None:
+        raise InvalidInput("max_wait counts from now, and so does delay=: give that, not run_at=")
+    job.delay_seconds = min(job.delay_seconds, job.window_seconds or 0.0)
 
 
 def _check_after(after: Sequence[Job | UUID | str]) -> tuple[UUID, ...]:

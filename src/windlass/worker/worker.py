@@ -35,6 +35,7 @@ from .leases import Leases
 from .outcomes import log_outcome
 from .processes import refuse_in_child
 from .pump import Pump
+from .scheduler import Scheduler
 from .settler import Ended, Settler
 from .upkeep import Upkeep
 
@@ -79,7 +80,11 @@ class Worker:
         await self._open()
         helpers = [
             asyncio.create_task(work, name=f"windlass {name}")
-            for name, work in (("settler", self.settler.run()), ("upkeep", self.upkeep.run()))
+            for name, work in (
+                ("settler", self.settler.run()),
+                ("upkeep", self.upkeep.run()),
+                ("scheduler", self.scheduler.run()),
+            )
         ]
         slots = [asyncio.create_task(self._slot(), name="windlass slot") for _ in range(self.concurrency)]
         pump = asyncio.create_task(self.pump.run(), name="windlass pump")
@@ -109,6 +114,8 @@ class Worker:
             may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
+        self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
+        await self.scheduler.open()
         self.leases.start()
         if self.report is not None:
             self.report(ready=True)

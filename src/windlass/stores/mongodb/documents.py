@@ -101,11 +101,14 @@ def to_document(new: NewJob, now: datetime) -> Document:
     return document
 
 
-def rewritten(new: NewJob, now: datetime) -> Document:
-    """What `replace` renews on the job that is there; None: it has none any more."""
+def rewritten(new: NewJob, now: datetime, created_at: datetime) -> Document:
+    """What `replace` renews on the job that is there, which may be put off for so long; None: it has none any more."""
+    run_at = due_at(new, now)
+    if new.window_seconds is not None:
+        run_at = min(run_at, round_up(add(created_at, new.window_seconds)))
     return {
         "input": new.input,
-        "run_at": due_at(new, now),
+        "run_at": run_at,
         "expires_at": expiry(new, now),
         "rank": new.rank,
         "labels": new.labels,

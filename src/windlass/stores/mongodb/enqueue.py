@@ -88,7 +88,7 @@ class Enqueues(Base):
         if new.on_conflict == "replace" and found[0]["state"] in WAITING:
             filter = {"_id": found[0]["_id"], "unique_held": True, "state": {"$in": WAITING}}
             options = {"return_document": ReturnDocument.AFTER}
-            update = rewrite(rewritten(new, now))
+            update = rewrite(rewritten(new, now, found[0]["created_at"]))
             found = yield Request(self.jobs, "find_one_and_update", (filter, update), options, alone=True)
         return found[0]  # type: ignore[no-any-return]
 
@@ -168,7 +168,7 @@ class Batch:
         if new.on_conflict == "raise" and holder["_id"] != new.id:
             raise conflict(new, holder["_id"])
         if new.on_conflict == "replace" and holder.get("unique_held") and holder["state"] in WAITING:
-            changes = rewritten(new, self.now)
+            changes = rewritten(new, self.now, holder["created_at"])
             holder.update(changes)
             for name in [name for name, value in changes.items() if value is None]:
                 del holder[name]

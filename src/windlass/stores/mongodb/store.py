@@ -14,16 +14,16 @@ from ..wakeup import Hint
 from .actions import Actions
 from .claim import Claims
 from .connections import MongoConnections, Target
-from .enqueue import Enqueues
 from .leases import Leases
 from .migrations import Migrations
 from .presence import Presence
 from .reads import Reads
+from .schedules import Schedules
 from .upkeep import Upkeep
 from .wakeup import MongoWakeup, to_documents
 
 
-class MongoStore(Migrations, Enqueues, Claims, Leases, Actions, Reads, Presence, Upkeep):
+class MongoStore(Migrations, Schedules, Claims, Leases, Actions, Reads, Presence, Upkeep):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:

@@ -69,7 +69,19 @@ class PostgresStore(SqlStore):
         self.wakeup = PostgresWakeup(self.connections, self.channel)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "state", "edges", "seq")
+        tables = (
+            "jobs",
+            "history",
+            "keys",
+            "queues",
+            "tallies",
+            "migrations",
+            "workers",
+            "state",
+            "edges",
+            "seq",
+            "schedules",
+        )
         names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         ring = RING_DAYS * 86_400
