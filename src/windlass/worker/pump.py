@@ -26,6 +26,7 @@ MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
 ADMIT_SECONDS = 0.1  # between looks for those that wait to be let in, while there is other work
+CHAIN_SECONDS = 0.01  # that a chain gets to go on, before we look round again
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -42,6 +43,7 @@ class Pump:
         self.stopping = False
         self.idle = False
         self._changes = 0
+        self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
@@ -54,6 +56,9 @@ class Pump:
             self._woken.clear()
             self.buffer.room_made.clear()
             try:
+                if self._urgent and await self._follow_chains():
+                    await self.rest(CHAIN_SECONDS)
+                    continue
                 before = self._changes
                 room, claimed = await self.round()
                 self.idle = room > 0 and claimed == 0 and before == self._changes
@@ -67,6 +72,13 @@ class Pump:
                 log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
+
+    async def _follow_chains(self) -> int:
+        """The next jobs of chains that went on here, and nothing else."""
+        urgent, self._urgent = self._urgent, set()
+        if not self.buffer.free:
+            return 0
+        return sum([await self._claim_from(self.served[queue]) for queue in sorted(urgent)])
 
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
@@ -173,6 +185,13 @@ class Pump:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def went_on(self, queue: str) -> bool:
+        """A chain has gone on in this queue: if we serve it, we look there first. Whether we do."""
+        if queue in self.served:
+            self._urgent.add(queue)
+        self._woken.set()
+        return queue in self.served
 
     def changed(self) -> None:
         """Something has ended, which may have freed others: a look that was taken before does not count."""

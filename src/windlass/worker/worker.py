@@ -23,11 +23,13 @@ from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput
+from ..job import NewJob
 from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from ..stores.urls import without_password
+from ..stores.wakeup import Hint
 from .buffer import Buffer
 from .events import Events
 from .executor import Executor
@@ -242,8 +244,9 @@ class Worker:
     def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
         self.pump.changed()
-        if self.until_idle or any(one.continues is not None or attempt.job.order_key for attempt, one in batch):
+        if self.until_idle or any(attempt.job.order_key for attempt, _ in batch):
             self.pump.wake()
+        self._go_on([one.continues for _, one in batch if one.continues is not None])
         talkative = log.isEnabledFor(logging.DEBUG)
         quiet = not refusals and not talkative and not self.app.hooks
         if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
@@ -269,6 +272,12 @@ class Worker:
             self.events.settled(attempt, settlement)
         if soonest is not None and soonest < self.poll_seconds:
             asyncio.get_running_loop().call_later(soonest, self.pump.wake)
+
+    def _go_on(self, jobs: list[NewJob]) -> None:
+        """Whoever else serves the next jobs of chains is told, unless we do."""
+        elsewhere = {job.queue for job in jobs if not self.pump.went_on(job.queue) or job.type not in self.app.tasks}
+        if elsewhere and self.app.notify:
+            self.app.store.wakeup.send([Hint("ready", queue) for queue in sorted(elsewhere)])
 
     def _rescued(self, settlements: list[Settlement]) -> None:
         self.events.rescued(settlements)
