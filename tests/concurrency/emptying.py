@@ -10,7 +10,7 @@ from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
 TABLES = ("jobs", "history", "keys", "queues", "tallies")
-COLLECTIONS = ("jobs", "keys", "queues", "tallies")
+COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies")
 
 
 def empty(store: Store) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from ...lifecycle import PENDING
 from ...operation import Operation, Request
 from ..store import WorkerInfo
-from .base import Base
+from .base import ANY_MOMENT, Base
 
 
 class Presence(Base):
@@ -19,7 +19,7 @@ class Presence(Base):
         seconds: list[float] = []
         for queue in queues:
             pipeline = [
-                {"$match": {"state": PENDING, "queue": queue}},
+                {"$match": {"state": PENDING, "queue": queue, "run_at": ANY_MOMENT}},
                 {"$sort": {"rank": 1, "run_at": 1}},
                 {"$group": {"_id": "$rank", "run_at": {"$first": "$run_at"}}},
                 {"$group": {"_id": None, "run_at": {"$min": "$run_at"}}},
