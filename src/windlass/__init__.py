@@ -16,13 +16,15 @@ from .errors import (
     JobNotFound,
     LeaseLost,
     MissingExtra,
+    ScheduleNotFound,
     SchemaMismatch,
     StoreUnavailable,
     UnknownTask,
     WindlassError,
 )
 from .job import Job, JobError
-from .outcome import Cancel, Fail, Retry, Snooze
+from .outcome import Cancel, Continue, Fail, Retry, Snooze
+from .schedule import Schedule
 from .task import Task
 from .unique import Unique
 
@@ -33,6 +35,7 @@ __all__ = [
     "Call",
     "Cancel",
     "Conflict",
+    "Continue",
     "Exponential",
     "Fail",
     "Fixed",
@@ -47,6 +50,8 @@ __all__ = [
     "Page",
     "Polynomial",
     "Retry",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaMismatch",
     "Snooze",
     "StoreUnavailable",

@@ -13,6 +13,7 @@ from .job import Job
 from .lifecycle import LIVE, STATES, Event, State, why_not
 from .operation import Operation
 from .stores.store import Change, Counts, Filter, Store, WorkerInfo
+from .stores.urls import without_password
 from .stores.wakeup import Hint
 from .twins import twins
 
@@ -61,7 +62,12 @@ def make_filter(
 class Acting:
     """Part of `Windlass`."""
 
+    url: str
     store: Store
+    notify: bool
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {without_password(self.url)}>"
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         raise NotImplementedError
@@ -118,7 +124,12 @@ class Acting:
             hints = {Hint("told", str(change.id)) for change in changes if change.done and change.state == "running"}
         else:
             return
-        yield from self.store.hint(sorted(hints, key=Hint.encode))
+        yield from self._hint(sorted(hints, key=Hint.encode))
+
+    def _hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        """In the transaction that gives reason for it; none where they are switched off."""
+        if self.notify:
+            yield from self.store.hint(hints)
 
     def _cancel(self, id: UUID | str) -> Operation[Job]:
         """Not to run, or not any more. For a running job it is a request, which its worker carries out."""
@@ -214,7 +225,7 @@ class Acting:
 
     def _resume(self, queue: str) -> Operation[None]:
         yield from self.store.resume(check_name("queue", queue))
-        yield from self.store.hint([Hint("ready", queue)])
+        yield from self._hint([Hint("ready", queue)])
 
     resume, aresume = twins(_resume)
 

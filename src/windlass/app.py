@@ -6,8 +6,7 @@ import asyncio
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid4
 
@@ -15,18 +14,19 @@ import msgspec
 from uuid_utils.compat import uuid7
 
 from . import codec
-from .acting import Acting
 from .attempt import Attempt
+from .awaiting import Awaiting
 from .backoff import Backoff, as_backoff
-from .call import NO_OPTIONS, Call, check_name, check_names, check_priority
+from .call import check_name, check_names, check_priority
 from .duration import Duration, to_seconds
-from .errors import InvalidInput, JobCancelled, JobFailed, SchemaMismatch
-from .job import Job, NewJob
-from .operation import Interrupted, Operation
+from .errors import InvalidInput, SchemaMismatch
+from .job import Job
+from .operation import Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .scheduling import Scheduling
+from .sending import Sending
 from .stores.opening import open_store
-from .stores.store import ClaimRequest, Enqueued
-from .stores.wakeup import Hint
+from .stores.store import ClaimRequest
 from .task import Decorator, Task
 from .twins import twins
 
@@ -38,10 +38,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-FIRST_LOOK, LONGEST_LOOK = 0.01, 0.5  # seconds between looks at a job that is waited for
 
-
-class Windlass(Acting):
+class Windlass(Sending, Awaiting, Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(
@@ -55,6 +53,7 @@ class Windlass(Acting):
         make_id: Callable[[], UUID] = uuid7,
         notify: bool = True,
         pool_size: int = 10,
+        max_blockers: int = 10_000,
     ) -> None:
         self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
         self.store = open_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
@@ -62,6 +61,7 @@ class Windlass(Acting):
         self.task_names: list[str] = []
         self.policies: dict[str, Policy] = {}
         self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
+        self.max_blockers = max_blockers
         self.worker_name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
         self.middlewares: list[Callable[..., Any]] = []
         self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
@@ -178,82 +178,6 @@ class Windlass(Acting):
         await self.store.connections.aclose()
         self._ready = False
 
-    # Enqueueing
-
-    def _new_jobs(self, calls: Iterable[Call]) -> list[NewJob]:
-        if not isinstance(calls, Iterable):
-            raise InvalidInput(f"enqueue_many takes a list of calls, not {type(calls).__name__}")
-        jobs = []
-        for call in calls:
-            if not isinstance(call, Call):
-                raise InvalidInput(f"enqueue_many takes calls, as task.call(…) makes them, not {type(call).__name__}")
-            jobs.append(call.new_job(self.make_id))
-        return jobs
-
-    def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
-        """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
-        done = yield from self.store.enqueue(jobs)
-        if self.notify:
-            yield from self.store.hint(_ready_hints(done))
-        return done
-
-    def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
-        if hint and self.notify:
-            self.store.wakeup.send(_ready_hints(done))
-        return [self.bind(one.job, created=one.created) for one in done]
-
-    def enqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
-        """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
-        jobs = self._new_jobs(calls)
-        if not jobs:
-            return []
-        if connection is not None:
-            self.prepare()
-            return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
-        try:
-            done = self.run_operation(lambda: self.store.enqueue(jobs))
-        except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
-            done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
-        return self._added(done, hint=True)
-
-    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
-        jobs = self._new_jobs(calls)
-        if not jobs:
-            return []
-        if connection is not None:
-            await self.aprepare()
-            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
-            return self._added(done, hint=False)
-        try:
-            done = await self.arun_operation(lambda: self.store.enqueue(jobs))
-        except Interrupted:
-            done = await self.arun_operation(lambda: self.store.enqueue(jobs, resent=True))
-        return self._added(done, hint=True)
-
-    def call(self, type: str, input: Mapping[str, Any] | None = None, **options: Any) -> Call:
-        """A call by name: of a task of this app, or of one that only its worker knows."""
-        chosen = NO_OPTIONS.updated(options)
-        task = self.tasks.get(check_name("type", type))
-        given = {} if input is None else input
-        if task is not None:
-            return task.call_object(given, chosen)
-        if not isinstance(given, Mapping):
-            raise InvalidInput(f"{type}: the input is an object of arguments by name")
-        encoded = codec.encode(dict(given), self.max_payload)
-        policy = Policy() if chosen.overrides_policy() else None
-        return Call(type=type, input=encoded, policy=policy, options=chosen)
-
-    def enqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
-    ) -> Job:
-        """Enqueue by name, where the handler is not importable; `input` has the arguments by name."""
-        return self.enqueue_many([self.call(type, input, **options)], connection)[0]
-
-    async def aenqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
-    ) -> Job:
-        return (await self.aenqueue_many([self.call(type, input, **options)], connection))[0]
-
     # Claiming
 
     def _claim(
@@ -291,44 +215,6 @@ class Windlass(Acting):
         return attempts
 
     claim, aclaim = twins(_claim)
-
-    # Waiting
-
-    def result(self, job: Job | UUID | str, timeout: Duration | None = None) -> Any:
-        """Wait until the job is finished; what it returned, typed by its task's signature."""
-        id, deadline = self._awaited(job), _deadline(timeout)
-        pause = FIRST_LOOK
-        while not (found := self.require(id)).finished:
-            _sleep_before(deadline, pause, id)
-            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(pause * 1.5, LONGEST_LOOK)
-        return self._outcome(found)
-
-    async def aresult(self, job: Job | UUID | str, timeout: Duration | None = None) -> Any:
-        id, deadline = self._awaited(job), _deadline(timeout)
-        pause = FIRST_LOOK
-        while not (found := await self.arequire(id)).finished:
-            _sleep_before(deadline, pause, id)
-            await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-            pause = min(pause * 1.5, LONGEST_LOOK)
-        return self._outcome(found)
-
-    def _awaited(self, job: Job | UUID | str) -> UUID | str:
-        if not isinstance(job, Job):
-            return job
-        if job.policy is not None and job.policy.keep_seconds == 0:
-            raise InvalidInput(f"job {job.id} has keep=0: nothing of it is kept, so there is no result to wait for")
-        return job.id
-
-    def _outcome(self, job: Job) -> Any:
-        if job.state == "failed":
-            raise JobFailed(f"job {job.id} ({job.type}) failed: {job.error}")
-        if job.state == "cancelled":
-            raise JobCancelled(
-                f"job {job.id} ({job.type}) was cancelled" + (f": {job.error.message}" if job.error else "")
-            )
-        task = self.tasks.get(job.type)
-        return task.signature.decode_result(job.output_json or "null") if task else job.output
 
     # Working
 
@@ -384,17 +270,3 @@ class Windlass(Acting):
             job = msgspec.structs.replace(job, created=False)
         msgspec.structs.force_setattr(job, "_app", self)
         return job
-
-
-def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:
-    queues = {one.job.queue for one in done if one.created}
-    return [Hint("ready", queue) for queue in sorted(queues)]
-
-
-def _deadline(timeout: Duration | None) -> float:
-    return float("inf") if timeout is None else time.monotonic() + to_seconds(timeout)
-
-
-def _sleep_before(deadline: float, pause: float, id: UUID | str) -> None:
-    if time.monotonic() >= deadline:
-        raise TimeoutError(f"job {id} is not finished yet")

@@ -13,17 +13,19 @@ from uuid import UUID
 import msgspec
 
 from . import codec
+from .call import Call, check_blockers
 from .duration import Duration
-from .errors import Conflict, LeaseLost, WindlassError
-from .job import Job, LogLine, Notes
+from .errors import Conflict, InvalidInput, LeaseLost, WindlassError
+from .job import Job, LogLine, NewJob, Notes
+from .lifecycle import COMPLETED
 from .operation import Operation
-from .outcome import Fail, Retry, Settlement, check_moment, decide, give_back, make_safe
+from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe
 from .policy import DEFAULT
-from .stores.store import Lease
+from .stores.store import Blocker, Lease
 from .twins import twins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .app import T, Windlass
 
@@ -45,8 +47,8 @@ class Attempt:
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
     __slots__ = (
-        "_notes", "_renewed_until", "app", "cancel_requested", "interrupter", "job", "settled", "stop", "task", "token",
-        "why",
+        "_blockers", "_notes", "_renewed_until", "app", "cancel_requested", "interrupter", "job", "settled", "stop",
+        "task", "token", "why",
     )  # fmt: skip
 
     def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
@@ -59,6 +61,7 @@ class Attempt:
         self.interrupter: Callable[[], None] | None = None
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
+        self._blockers: Sequence[Blocker] = ()
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -72,6 +75,14 @@ class Attempt:
     @property
     def tenant(self) -> str:
         return self.job.tenant
+
+    @property
+    def blockers(self) -> list[Any]:
+        """What the chains that it waited for returned, as plain JSON values, in the order of `after=`."""
+        return [None if one.output is None else msgspec.json.decode(one.output) for one in self._blockers]
+
+    def had(self, blockers: Sequence[Blocker]) -> None:
+        self._blockers = blockers
 
     @property
     def lease(self) -> Lease:
@@ -134,9 +145,25 @@ class Attempt:
         elif self.task is not None:
             self.task.cancel()
 
+    def completion(self, value: Any) -> Settlement:
+        """Done: what came of it, or how the chain goes on."""
+        if isinstance(value, Continue):
+            following = self._following(value.call)
+            return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output="null", continues=following)
+        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
+
+    def _following(self, call: Call) -> NewJob:
+        job = call.new_job(self.app.make_id)
+        check_blockers([job], self.app.max_blockers)
+        if self.job.chain_id in job.blockers:
+            raise InvalidInput(f"{job.type} is to wait for the chain that it belongs to")
+        job.chain_id, job.chain_index = self.job.chain_id, self.job.chain_index + 1
+        job.tenant = job.tenant or self.job.tenant
+        return job
+
     def _complete(self, output: Any = None) -> Operation[None]:
-        """Done: store what came of it."""
-        yield from self._settle(decide(self.job, self.token, self._encode(output), random=random.random))
+        """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion."""
+        yield from self._settle(self.completion(output))
 
     complete, acomplete = twins(_complete)
 

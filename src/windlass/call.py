@@ -126,7 +126,16 @@ def _apply(options: Options, job: NewJob) -> None:
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
         job.unique_until, job.on_conflict = unique.kind, unique.on_conflict
-        job.window_seconds = unique.window.total_seconds() if unique.window else None
+        job.window_seconds = unique.window_seconds
+        if unique.max_wait is not None:
+            _limit_wait(job)
+
+
+def _limit_wait(job: NewJob) -> None:
+    """The first of its key waits no longer either."""
+    if job.run_at is not None:
+        raise InvalidInput("max_wait counts from now, and so does delay=: give that, not run_at=")
+    job.delay_seconds = min(job.delay_seconds, job.window_seconds or 0.0)
 
 
 def _check_after(after: Sequence[Job | UUID | str]) -> tuple[UUID, ...]:
@@ -198,3 +207,34 @@ def _check_labels(labels: Mapping[str, str]) -> str | None:
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise InvalidInput("labels map strings to strings")
     return codec.encode(dict(labels), 10_000) if labels else None
+
+
+def check_blockers(jobs: Sequence[NewJob], limit: int) -> None:
+    """Nobody waits for too many, for itself, or for one that waits for it. Only those of one batch can: what a job
+    waits for is there before it."""
+    waits = {job.id: job.blockers for job in jobs if job.blockers}
+    for job in jobs:
+        if len(job.blockers) > limit:
+            raise InvalidInput(
+                f"{job.type}: after= names {len(job.blockers):,} jobs; {limit:,} at the most, unless "
+                "Windlass(max_blockers=…) says otherwise"
+            )
+        if job.id in job.blockers:
+            raise InvalidInput(f"{job.type}: job {job.id} is to wait for itself")
+    done: set[UUID] = set()
+    for start in waits:
+        path: dict[UUID, None] = {}
+        stack = [(start, iter(waits[start]))]
+        path[start] = None
+        while stack:
+            id, left = stack[-1]
+            following = next((one for one in left if one in waits and one not in done), None)
+            if following is None:
+                done.add(id)
+                path.pop(id, None)
+                stack.pop()
+            elif following in path:
+                raise InvalidInput(f"jobs {following} and {id} wait for each other")
+            else:
+                path[following] = None
+                stack.append((following, iter(waits[following])))

@@ -17,6 +17,10 @@ class JobNotFound(WindlassError):
     """There is no such job: it never existed, was deleted, or its retention is over."""
 
 
+class ScheduleNotFound(WindlassError):
+    """There is no schedule of that name."""
+
+
 class LeaseLost(WindlassError):
     """This attempt no longer holds its job; what it wanted to write was not written."""
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from .call import Call
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
@@ -55,6 +56,20 @@ class Cancel(Outcome):
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "cancelled by the handler")
+
+
+class Continue:
+    """Returned by a handler: this job has completed, and its chain goes on with that call."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        if not isinstance(call, Call):
+            raise InvalidInput(f"Continue takes a call, as task.call(…) makes it, not {type(call).__name__}")
+        self.call = call
+
+    def __repr__(self) -> str:
+        return f"Continue({self.call.type})"
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):

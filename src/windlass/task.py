@@ -13,6 +13,7 @@ from .attempt import Attempt
 from .call import NO_OPTIONS, Call, Options
 from .errors import InvalidInput
 from .job import Job
+from .outcome import Continue
 from .policy import Policy
 from .signature import Signature
 
@@ -41,7 +42,7 @@ class Task(Generic[P, R]):
         self.app, self.function, self.name = app, function, name
         self.queue, self.priority, self.policy = queue, priority, policy
         self.isolation: str | None = None
-        self.signature = Signature(function, Attempt, name=name, limit=app.max_payload)
+        self.signature = Signature(function, Attempt, name=name, limit=app.max_payload, control=(Continue,))
         self._options, self._connection = NO_OPTIONS, None
         update_wrapper(self, function)
 

@@ -18,12 +18,14 @@ class Unique:
     """One job for this key (per tenant) until it is first claimed, until it is finished, for ever, or for a time.
 
     On a conflict `keep` returns the job that is there, `replace` renews its input and its time (for `claimed` only:
-    a job that has begun cannot be rewritten), `raise` raises `Conflict`.
+    a job that has begun cannot be rewritten), `raise` raises `Conflict`. However often it is replaced, it is due at
+    the latest `max_wait` after it was first enqueued.
     """
 
     key: str
     until: str | Duration = "finished"
     on_conflict: OnConflict = "keep"
+    max_wait: Duration | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not self.key:
@@ -39,6 +41,11 @@ class Unique:
             raise InvalidInput("on_conflict='replace' goes with until='claimed': what has begun cannot be rewritten")
         if self.window is not None and self.window <= timedelta():
             raise InvalidInput("a unique key's time window is longer than zero")
+        if self.max_wait is not None:
+            if self.on_conflict != "replace":
+                raise InvalidInput("max_wait goes with on_conflict='replace': nothing else puts a job off")
+            if to_timedelta(self.max_wait) <= timedelta():
+                raise InvalidInput("max_wait must be longer than zero")
 
     @property
     def kind(self) -> Until:
@@ -47,6 +54,12 @@ class Unique:
     @property
     def window(self) -> timedelta | None:
         return to_timedelta(self.until) if self.kind == "window" else None
+
+    @property
+    def window_seconds(self) -> float | None:
+        """As a new job has it: how long the key is held or, where jobs are replaced, how long one may be put off."""
+        length = self.window if self.max_wait is None else to_timedelta(self.max_wait)
+        return None if length is None else length.total_seconds()
 
 
 def as_unique(value: Unique | str | None) -> Unique | None:

@@ -9,8 +9,8 @@ from windlass.stores.mongodb.base import Base
 from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
-TABLES = ("jobs", "history", "keys", "queues", "tallies")
-COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies")
+TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules")
+COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "timetable")
 
 
 def empty(store: Store) -> None:

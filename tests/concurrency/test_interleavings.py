@@ -13,7 +13,7 @@ import pytest
 
 from windlass.stores.store import Store
 
-from . import key_pairs  # noqa: F401 - it adds its pairs
+from . import key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
 from .emptying import empty
 from .interleaving import Performance, explore
 from .pairs import PAIRS

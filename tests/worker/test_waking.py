@@ -10,6 +10,7 @@ import pytest
 
 from tests.servers import PostgresServer
 from windlass import Windlass
+from windlass.call import NAME_LIMIT
 from windlass.stores.postgres.store import channel_name
 
 from .conftest import until
@@ -106,4 +107,71 @@ async def test_w5_one_notification_for_a_queue_not_one_for_a_job(fresh_postgres_
             app.enqueue_many([some.call(n) for n in range(count)], connection=connection)
         heard = list(listener.notifies(timeout=1.0))
     assert [notice.payload for notice in heard] == ["ready:default"]
+    app.close()
+
+
+LONGEST = "x" * 40  # of a schema's or a prefix's name
+WIDE = "\N{ROCKET}"  # four bytes
+
+
+@pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
+async def test_w4_hints_arrive_with_the_longest_names(fresh_postgres_url: str, borrowed: bool) -> None:
+    app = Windlass(fresh_postgres_url, schema=LONGEST, prefix=LONGEST)
+    queue = WIDE * NAME_LIMIT
+
+    @app.task(queue=queue)
+    async def now(n: int) -> None: ...
+
+    app.migrate()
+    channel = channel_name(LONGEST, LONGEST)
+    assert len(channel.encode()) <= 63
+    async with app.worker(queues=[queue], poll_interval="10m") as worker:
+        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await asyncio.sleep(0.5)
+        with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
+            listener.execute(f'LISTEN "{channel}"')
+            if borrowed:
+                with psycopg.connect(fresh_postgres_url) as connection:
+                    now.using(connection=connection).enqueue(1)
+            else:
+                await now.aenqueue(1)
+            payloads = [notice.payload for notice in listener.notifies(timeout=5.0, stop_after=1)]
+        assert payloads == [f"ready:{queue}"]
+        assert len(payloads[0].encode()) < 8_000
+        await until(lambda: worker.completed == 1)
+    app.close()
+
+
+def test_w4_channels_of_different_queues_differ_however_long_their_names() -> None:
+    names = {channel_name(schema, prefix) for schema in (LONGEST, "y" * 40) for prefix in (LONGEST, "x" * 39)}
+    assert len(names) == 4
+    assert all(len(name) <= 63 for name in names)
+
+
+def test_w5_one_notification_for_each_queue_of_a_transaction_however_many_calls(fresh_postgres_url: str) -> None:
+    app = Windlass(fresh_postgres_url)
+    app.migrate()
+    with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
+        listener.execute(f'LISTEN "{channel_name("public", "windlass_")}"')
+        with psycopg.connect(fresh_postgres_url) as connection:
+            for number in range(30):
+                app.enqueue("some", {}, queue=f"q{number % 3}", connection=connection)
+        heard = [notice.payload for notice in listener.notifies(timeout=1.0)]
+    assert sorted(heard) == ["ready:q0", "ready:q1", "ready:q2"]
+    app.close()
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_w5_notifications_can_be_switched_off(fresh_postgres_url: str, notify: bool) -> None:
+    app = Windlass(fresh_postgres_url, notify=notify)
+    app.migrate()
+    with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
+        listener.execute(f'LISTEN "{channel_name("public", "windlass_")}"')
+        app.enqueue("some", {}, queue="own")
+        with psycopg.connect(fresh_postgres_url) as connection:
+            app.enqueue("some", {}, queue="borrowed", connection=connection)
+        app.resume("acting")
+        app.store.wakeup.flush(5.0)
+        heard = [notice.payload for notice in listener.notifies(timeout=1.0)]
+    assert sorted(heard) == (["ready:acting", "ready:borrowed", "ready:own"] if notify else [])
     app.close()

@@ -6,6 +6,7 @@ import click
 
 from .. import __version__
 from ..errors import InvalidInput, WindlassError
+from ..logs import one_line
 from .apps import find_app
 from .demo import demo
 from .worker import worker
@@ -18,9 +19,9 @@ class Group(click.Group):
         try:
             return super().invoke(context)
         except InvalidInput as error:
-            raise click.UsageError(str(error)) from error
+            raise click.UsageError(one_line(error)) from error
         except WindlassError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(one_line(error)) from error
 
 
 @click.group(cls=Group)

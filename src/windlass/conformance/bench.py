@@ -44,7 +44,7 @@ def new_job(*, unique: Unique | None = None, priority: int = 0, **fields: Any) -
     given: dict[str, Any] = {"id": uuid7(), "type": "task", "queue": "default", "input": "{}", **columns(POLICY)}
     if unique is not None:
         given |= {"unique_key": unique.key, "unique_until": unique.kind, "on_conflict": unique.on_conflict}
-        given["window_seconds"] = unique.window.total_seconds() if unique.window else None
+        given["window_seconds"] = unique.window_seconds
     return NewJob(**given | {"rank": -priority, "id_given": "id" in fields} | fields)
 
 

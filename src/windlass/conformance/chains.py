@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,11 +12,11 @@ from ..outcome import Settlement
 from .bench import Bench, Held, new_job
 
 
-def next_of(held: Held, **fields: object) -> NewJob:
+def next_of(held: Held, **fields: Any) -> NewJob:
     return new_job(chain_id=held.job.chain_id, chain_index=held.job.chain_index + 1, **fields)
 
 
-def going_on(held: Held, **fields: object) -> Settlement:
+def going_on(held: Held, **fields: Any) -> Settlement:
     """It completes, and the chain continues with another job."""
     return msgspec.structs.replace(held.completes(), continues=next_of(held, **fields))
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 from ..job import Job
 from .bench import Bench, Held, new_job
 from .chains import going_on
 
 
-def add_ordered(bench: Bench, key: str = "key", **fields: object) -> Job:
+def add_ordered(bench: Bench, key: str = "key", **fields: Any) -> Job:
     (answer,) = bench.enqueue(new_job(order_key=key, **fields))
     bench.admit()
     return answer.job
 
 
-def ids(held: list[Held]) -> list[object]:
+def ids(held: list[Held]) -> list[UUID]:
     return [one.id for one in held]
 
 
@@ -141,7 +144,7 @@ class OrderKeys:
         for _ in range(10):
             bench.enqueue(*(new_job(order_key=f"key {number}") for number in range(8)))
         bench.admit()
-        ran: list[object] = []
+        ran: list[UUID] = []
 
         def work(_: int) -> None:
             while True:
@@ -156,7 +159,7 @@ class OrderKeys:
 
         bench.at_once(4, work)
         assert len(ran) == len(set(ran)) == 80
-        by_key: dict[str | None, list[object]] = {}
+        by_key: dict[str | None, list[int]] = {}
         order = {id: number for number, id in enumerate(ran)}
         for job in sorted(bench.find(), key=lambda job: job.id):
             by_key.setdefault(job.order_key, []).append(order[job.id])

@@ -27,6 +27,7 @@ from .renew import Renewing
 from .rescue import Rescuing
 from .retry import Retrying
 from .run_now import RunningNow
+from .schedules import Firings, Schedulers, Timetables
 from .settle import Batches, Ending, SendingBack
 from .unique import Replacing, UniqueBatches, UniqueKeys
 from .wakeup import WakingUp
@@ -93,6 +94,10 @@ class Conformance:
     TestPausing = Pausing
     TestLiveQueues = LiveQueues
     TestPruning = Pruning
+
+    TestTimetables = Timetables
+    TestFirings = Firings
+    TestSchedulers = Schedulers
 
     TestWakingUp = WakingUp
     TestCrowding = Crowding

@@ -190,6 +190,43 @@ class Replacing:
         (held,) = bench.claim()
         assert held.job.input == {"n": 3}
 
+    @pytest.mark.parametrize("max_wait", ["100s", None])
+    def test_it_is_put_off_no_longer_than_it_may_be(self, bench: Bench, max_wait: str | None) -> None:
+        unique = Unique("key", until="claimed", on_conflict="replace", max_wait=max_wait)
+        first = bench.add(unique=unique, delay_seconds=60)
+        for _ in range(3):
+            bench.pass_time(seconds=40)
+            held = bench.claim()
+            if held:
+                break
+            answer = bench.enqueue_one(unique=unique, delay_seconds=60, input='{"n":1}')
+            assert (answer.created, answer.job.id) == (False, first.id)
+            latest = first.created_at + timedelta(seconds=100)
+            assert answer.job.run_at == bench.look(first).run_at
+            assert answer.job.run_at <= latest if max_wait else answer.job.run_at > bench.look(first).created_at
+        assert [one.job.input for one in held] == ([{"n": 1}] if max_wait else [])
+
+    def test_in_one_batch_and_beyond_its_time_too(self, bench: Bench) -> None:
+        unique = Unique("key", until="claimed", on_conflict="replace", max_wait="100s")
+        batch = [new_job(unique=unique, delay_seconds=90, input=f'{{"n":{number}}}') for number in (1, 2)]
+        first = bench.enqueue(*batch)[0].job
+        bench.pass_time(seconds=60)
+        later = [new_job(unique=unique, delay_seconds=90), new_job(unique=unique, delay_seconds=80, input='{"n":4}')]
+        answers = bench.enqueue(*later)
+        assert {answer.job.run_at for answer in answers} == {first.created_at + timedelta(seconds=100)}
+        bench.pass_time(seconds=90)
+        bench.enqueue_one(unique=unique, delay_seconds=90, input='{"n":5}')
+        assert [held.job.input for held in bench.claim()] == [{"n": 5}]
+
+    def test_who_comes_after_it_was_claimed_waits_anew(self, bench: Bench) -> None:
+        unique = Unique("key", until="claimed", on_conflict="replace", max_wait="100s")
+        bench.add(unique=unique, delay_seconds=60)
+        bench.pass_time(seconds=200)
+        assert len(bench.claim()) == 1
+        second = bench.enqueue_one(unique=unique, delay_seconds=60)
+        assert second.created
+        assert bench.claim() == []
+
     def test_what_was_claimed_is_not_replaced_but_followed_by_a_new_job(self, bench: Bench) -> None:
         first = bench.hold(unique=self.REPLACE, input='{"n":1}')
         second = bench.enqueue_one(unique=self.REPLACE, input='{"n":2}')

@@ -6,7 +6,6 @@ Threads serve sync and async callers alike, and a forked child starts its own.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import random
 import threading
@@ -14,9 +13,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 
+from ..logs import Log
 from .wakeup import Hint, Listener
 
-log = logging.getLogger("windlass.wakeup")
+log = Log("windlass.wakeup")
 
 PAUSE = 0.002  # seconds after a hint, in which others gather
 FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between tries to reach the server again
@@ -33,6 +33,7 @@ class Hub:
         self._sender: threading.Thread | None = None
         self._watcher: threading.Thread | None = None
         self._stop_sending, self._stop_watching = threading.Event(), threading.Event()
+        self._resumed = False
         self._pid = os.getpid()
         _hubs.add(self)
 
@@ -46,7 +47,7 @@ class Hub:
         """Let go of what `deliver` holds."""
 
     def watch(self, stopping: threading.Event) -> None:
-        """Call `tell` for what comes in, until `stopping`; raise when the line breaks."""
+        """Call `resume` when the line is up and `tell` for what comes in, until `stopping`; raise when it breaks."""
         raise NotImplementedError
 
     # Sending
@@ -118,17 +119,23 @@ class Hub:
             except Exception:
                 log.exception("a listener failed")
 
+    def resume(self) -> None:
+        """The line is up: what happened while it was not, nobody has heard of."""
+        self._resumed = True
+        self.tell(None)
+
     def _watch_always(self, stopping: threading.Event) -> None:
-        """Listen; when the line breaks, try again, ever more slowly and never in step with others."""
+        """Listen; when the line breaks, try again: soon if it was up, ever more slowly while the server is gone, and
+        never in step with others."""
         delay = FIRST_DELAY
         while not stopping.is_set():
-            began = time.monotonic()
+            self._resumed = False
             try:
                 self.watch(stopping)
             except Exception as error:
                 if stopping.is_set():
                     return
-                delay = FIRST_DELAY if time.monotonic() - began > LONGEST_DELAY else min(delay * 2, LONGEST_DELAY)
+                delay = FIRST_DELAY if self._resumed else min(delay * 2, LONGEST_DELAY)
                 log.warning("the listener lost its connection (%s); polling until it is back", error)
                 stopping.wait(delay * random.uniform(0.5, 1.5))
 

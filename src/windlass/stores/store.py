@@ -23,6 +23,7 @@ from ..lifecycle import STATES, State
 from ..operation import Operation
 from ..outcome import Settlement
 from ..policy import Policy
+from ..schedule import Firing, Schedule, Timetable
 from .wakeup import Hint, Wakeup
 
 T = TypeVar("T")
@@ -234,7 +235,8 @@ class Store(Protocol):
         we made are otherwise known to be new). Of jobs that share a unique key, in this batch or with those that are
         there, one exists, the first; the others get it as their answer, or rewrite it, or the whole batch is undone
         with `Conflict`, as each asks. To rewrite is to renew input, due time, priority, labels and expiry of a job
-        that waits; one that runs and still has its key stays as it is, and is the answer.
+        that waits (due no later than `window_seconds` after it was created, where that is given); one that runs and
+        still has its key stays as it is, and is the answer.
 
         Keys that a live job holds (until `claimed`, until `finished`) and keys that outlive it (`forever`, for a time)
         are two sets: the same text in both is two keys. The answer for a key whose job is gone has the job's id and
@@ -263,6 +265,12 @@ class Store(Protocol):
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         """Have a hint sent when one of these chains ends."""
+
+    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
+        """The last job of each of these chains that has ended."""
+
+    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
+        """Take running jobs from their workers, whose word counts no longer: those that were running."""
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         """What these jobs wait, or have waited, for: in the order that was given."""
@@ -351,6 +359,30 @@ class Store(Protocol):
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Tell listeners, when the transaction it runs in commits."""
+
+    def schedules(self) -> Operation[Timetable]:
+        """All schedules, by name."""
+
+    def due_schedules(self, limit: int) -> Operation[Timetable]:
+        """Those that are due and not paused, the longest due first; `next_at` is the next tick of all, due or not."""
+
+    def put_schedules(self, schedules: Sequence[Schedule]) -> Operation[None]:
+        """Write schedules, each atomically. One that is there under that name is renewed, but stays paused; its next
+        tick stays what it is where neither its cron line nor its timezone has changed."""
+
+    def fire(self, firing: Firing) -> Operation[Sequence[Enqueued] | None]:
+        """Enqueue a schedule's jobs and move its next tick, atomically, where that still is `due_at`; an answer for
+        each job. None, and nothing done, where another was quicker, or it was paused, renewed or deleted meanwhile: so
+        each tick makes its jobs once, however many fire, also when those jobs have run and are no longer kept."""
+
+    def pause_schedule(self, name: str) -> Operation[bool]:
+        """No tick of it makes a job from now on. For these three: False where there is no such schedule."""
+
+    def resume_schedule(self, name: str, next_at: datetime) -> Operation[bool]:
+        """Go on with that tick; one that is not paused stays as it is."""
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        """Jobs that it has made stay."""
 
     # Last, since from here on `list` means this.
     def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:

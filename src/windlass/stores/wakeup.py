@@ -7,12 +7,13 @@ never rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
-# ready: a queue has work; finished: a chain has ended; told: a worker should look at a job that it runs
-Kind: TypeAlias = Literal["ready", "finished", "told"]
+# ready: a queue has work; finished: a chain has ended; told: a worker should look at a job that it runs;
+# scheduled: schedules have changed
+Kind: TypeAlias = Literal["ready", "finished", "told", "scheduled"]
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class Hint(msgspec.Struct, frozen=True):
     def decode(cls, text: str) -> Hint | None:
         """None for what a newer version may have sent."""
         kind, _, name = text.partition(":")
-        return cls(kind, name) if kind in ("ready", "finished", "told") else None  # type: ignore[arg-type]
+        return cls(kind, name) if kind in get_args(Kind) else None  # type: ignore[arg-type]
 
 
 # Called on the listener's thread; None stands for "anything may have happened": after a reconnect, or where the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -15,9 +14,10 @@ import msgspec
 from ..app import Windlass
 from ..attempt import Attempt
 from ..job import Job
+from ..logs import Log
 from ..outcome import Settlement
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 MOST_WAITING = 10_000
 

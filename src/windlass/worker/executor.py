@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -20,12 +19,13 @@ from ..attempt import Attempt, Stop, current
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
-from ..outcome import Cancel, Settlement, Snooze, decide, ended_after, give_back
+from ..logs import Log, job_fields
+from ..outcome import Cancel, Continue, Settlement, Snooze, decide, ended_after, give_back
 from ..task import Task
 from .processes import ChildProcesses
 from .threads import Threads
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
@@ -81,7 +81,8 @@ class Executor:
             arguments = _read(task, job)
             timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
             call = handler(attempt, arguments)
-            result = task.signature.encode_result(await (call if timeout is None else _within(timeout, attempt, call)))
+            value = await (call if timeout is None else _within(timeout, attempt, call))
+            result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
         except asyncio.CancelledError as error:
             if not attempt.interrupted:
                 raise  # the slot itself is to end
@@ -93,6 +94,8 @@ class Executor:
             attempt.task = None
         if type(result) is str and not attempt.interrupted:
             return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
+        if isinstance(result, Settlement):
+            return self._decide(attempt, "null", 0.0) and attempt.with_notes(result)
         return self._decide(attempt, result, time.perf_counter() - began)
 
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
@@ -100,8 +103,9 @@ class Executor:
         match attempt.stop:
             case Stop.LEASE_LOST:
                 log.warning(
-                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why
-                )
+                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
+                    extra=job_fields(job),
+                )  # fmt: skip
                 return None
             case Stop.SHUTDOWN if not isinstance(result, str):
                 return give_back(job, attempt.token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import random
 import threading
 import time
 from collections import Counter
@@ -11,15 +11,17 @@ from uuid import UUID
 
 from ..app import Windlass
 from ..attempt import Attempt
+from ..logs import Log
 from ..policy import DEFAULT
 from ..stores.store import Renewal
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 PART = 3  # a lease is renewed when a third of it has passed
 MOST_AT_ONCE = 2000
 GLANCE_SECONDS = 0.25
 ASK_SECONDS = 1.0
+FIRST_DELAY, LONGEST_DELAY = 0.5, 5.0  # seconds between tries while the store is gone: a lease may be short
 
 
 class Leases:
@@ -81,14 +83,17 @@ class Leases:
         self._all_asked = True
 
     def _run(self) -> None:
+        delay = FIRST_DELAY
         while not self._stopping:
             if self.report is not None:
                 self.report(beat=True)
             try:
                 self._renew()
+                delay = FIRST_DELAY
             except Exception as error:
-                log.warning("leases could not be renewed: %s", error)
-                self._wake.wait(1.0)
+                log.warning("leases could not be renewed, which is tried again: %s", error)
+                self._wake.wait(delay * random.uniform(0.5, 1.5))
+                delay = min(delay * 2, LONGEST_DELAY)
             self._wake.wait(GLANCE_SECONDS)
             self._wake.clear()
 

@@ -20,7 +20,7 @@ import msgspec
 from ..attempt import Attempt, current
 from ..errors import WindlassError
 from ..job import Job
-from ..outcome import Cancel, Described, Fail, Retry, Snooze, describe_error
+from ..outcome import Cancel, Continue, Described, Fail, Retry, Snooze, describe_error
 from ..task import Task
 
 CHILD_NAME = "windlass-handler"
@@ -65,6 +65,8 @@ class ChildProcesses:
         finally:
             attempt.interrupter = None
         self._idle.append(child)
+        if kind == "continue":
+            return Continue(value)
         if kind != "done":
             raise _raised(kind, value)
         return task.signature.decode_result(value)
@@ -137,7 +139,7 @@ def serve(pipe: Connection) -> None:
             return
         try:
             task = _find(module, name)
-            answer: tuple[str, Any] = ("done", _call(task, _ChildAttempt(task.app, job, token, pipe)))
+            answer: tuple[str, Any] = _call(task, _ChildAttempt(task.app, job, token, pipe))
         except BaseException as error:
             answer = _ended_badly(error)
         pipe.send(answer)
@@ -152,13 +154,16 @@ def _find(module: str, name: str) -> Task[..., Any]:
     return found
 
 
-def _call(task: Task[..., Any], attempt: Attempt) -> str:
+def _call(task: Task[..., Any], attempt: Attempt) -> tuple[str, Any]:
     arguments = task.signature.decode_arguments(attempt.job.input_json)
     if task.signature.injected_name:
         arguments[task.signature.injected_name] = attempt
     current.set(attempt)
     result = task.function(**arguments)
-    return task.signature.encode_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
+    value = asyncio.run(result) if inspect.iscoroutine(result) else result
+    if isinstance(value, Continue):
+        return "continue", value.call
+    return "done", task.signature.encode_result(value)
 
 
 def _ended_badly(error: BaseException) -> tuple[str, Any]:

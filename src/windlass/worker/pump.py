@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from uuid import UUID, uuid4
 from ..app import Windlass
 from ..attempt import Attempt
 from ..errors import WindlassError
+from ..logs import Log
 from ..operation import Interrupted
 from ..stores.store import ClaimRequest
 from ..stores.wakeup import Hint
@@ -20,11 +20,12 @@ from .buffer import Buffer
 from .claiming import Served
 from .leases import Leases
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
+ADMIT_SECONDS = 0.1  # between looks for those that wait to be let in, while there is other work
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -40,10 +41,11 @@ class Pump:
         self.limited = any(served.limit is not None for served in self.served.values())
         self.stopping = False
         self.idle = False
+        self._changes = 0
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
-        self._look_again = 0.0
+        self._look_again = self._admit_at = 0.0
         self._last_attempts_at = time.monotonic()
 
     async def run(self) -> None:
@@ -52,21 +54,23 @@ class Pump:
             self._woken.clear()
             self.buffer.room_made.clear()
             try:
+                before = self._changes
                 room, claimed = await self.round()
-                self.idle = room > 0 and claimed == 0
+                self.idle = room > 0 and claimed == 0 and before == self._changes
                 if self.idle:
-                    self._look_again = 0.0
+                    self._look_again = self._admit_at = 0.0
                     await self.rest(await self.next_due())
                 elif room <= 0:
                     await self._room()
                 delay = 0.1
             except WindlassError as error:
-                log.warning("claiming failed, and is tried again: %s", error)
+                log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
 
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
+        await self._admit()
         if self.all_queues and time.monotonic() > self._look_again:
             await self._look_for_queues()
         most = max(min(self.buffer.room(), self.may_claim()), self.buffer.kept)
@@ -81,6 +85,14 @@ class Pump:
         if self.buffer.kept:
             self.buffer.hand([])  # no queue had room for more: then they go on with what lies ready
         return most, claimed
+
+    async def _admit(self) -> None:
+        """Jobs that wait for others, or for their turn, are let in: those that came in somebody's transaction, too."""
+        if time.monotonic() < self._admit_at:
+            return
+        while (await self.app.arun_operation(self.app._admit)).jobs:
+            pass
+        self._admit_at = time.monotonic() + ADMIT_SECONDS
 
     async def _claim_from(self, served: Served) -> int:
         """For slots that are free whatever there is, last attempts too; then ahead what may wait in the buffer."""
@@ -111,6 +123,7 @@ class Pump:
             jobs = await self.app.arun_operation(lambda: self.app.store.adopt(token))
         served.claimed(jobs, wanted, began, request.after is None)
         attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
+        await self._tell_blockers([attempt for attempt in attempts if attempt.job.blockers_left is not None])
         self.leases.hold(attempts, began)
         if prefetch:
             self.buffer.put(attempts)
@@ -118,6 +131,13 @@ class Pump:
             self._last_attempts_at = time.monotonic()
             self.buffer.hand(attempts)
         return len(jobs)
+
+    async def _tell_blockers(self, attempts: list[Attempt]) -> None:
+        if attempts:
+            ids = [attempt.job.id for attempt in attempts]
+            found = await self.app.arun_operation(lambda: self.app.store.blockers(ids))
+            for attempt in attempts:
+                attempt.had(found.get(attempt.job.id, ()))
 
     def ended(self, attempt: Attempt) -> None:
         """A job of a queue that has a limit here is here no longer."""
@@ -153,6 +173,11 @@ class Pump:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def changed(self) -> None:
+        """Something has ended, which may have freed others: a look that was taken before does not count."""
+        self._changes += 1
+        self.idle = False
 
     def heard(self, hint: Hint | None) -> None:
         """On the listener's thread."""

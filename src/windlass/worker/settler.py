@@ -6,7 +6,6 @@ No timer: small batches when there is little to do, large ones under load.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 
@@ -15,10 +14,11 @@ from ..attempt import Attempt
 from ..errors import StoreUnavailable, WindlassError
 from ..job import JobError
 from ..lifecycle import FAILED
+from ..logs import Log
 from ..outcome import Settlement, encode_error
 from ..stores.store import Refusal
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 MOST_ROWS = 1000
 MOST_BYTES = 8 * 1024 * 1024

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import time
 
@@ -11,9 +10,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from ..logs import Log
 from .worker import Worker
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 REFRESH_SECONDS = 0.5
 LOG_SECONDS = 30.0

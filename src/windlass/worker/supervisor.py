@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import random
 import selectors
@@ -22,8 +21,9 @@ from pathlib import Path
 from uuid import UUID
 
 from ..app import Windlass
+from ..logs import Log
 
-log = logging.getLogger("windlass.supervisor")
+log = Log("windlass.supervisor")
 
 MOST_EARLY_DEATHS = 5  # in a row, before any child got ready
 LONGEST_DELAY = 30.0

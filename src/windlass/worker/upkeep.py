@@ -4,15 +4,15 @@ hold, remove what is no longer to be kept, and say that it is alive."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 
 from ..app import Windlass
+from ..logs import Log
 from ..outcome import Settlement
 from ..stores.store import WorkerInfo
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 RESCUE_PAGE = 200
 PRUNE_PAGE = 5000
@@ -28,6 +28,7 @@ class Upkeep:
         rescue_seconds: float,
     ) -> None:  # fmt: skip
         self.app, self.describe, self.rescued, self.rescue_seconds = app, describe, rescued, rescue_seconds
+        self.fields = {"worker": describe().name}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -43,14 +44,14 @@ class Upkeep:
                 await errand()
                 delay = seconds
             except Exception as error:  # one bad round is not the last
-                log.warning("upkeep: %s failed: %s", errand.__name__, error)
+                log.warning("upkeep: %s failed: %s", errand.__name__, error, extra=self.fields)
                 delay = min(max(2 * delay, 1.0), LONGEST_DELAY)
 
     async def rescue(self) -> None:
         while True:
             settlements = await self.app.arun_operation(lambda: self.app.store.rescue(RESCUE_PAGE))
             if settlements:
-                log.warning("rescued %d jobs whose workers were not heard of", len(settlements))
+                log.warning("rescued %d jobs whose workers were not heard of", len(settlements), extra=self.fields)
                 self.rescued(settlements)
             if len(settlements) < RESCUE_PAGE:
                 return

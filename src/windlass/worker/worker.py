@@ -24,18 +24,22 @@ from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput
 from ..lifecycle import COMPLETED, PENDING
+from ..logs import Log, job_fields
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
+from ..stores.urls import without_password
 from .buffer import Buffer
 from .events import Events
 from .executor import Executor
 from .leases import Leases
+from .outcomes import log_outcome
 from .processes import refuse_in_child
 from .pump import Pump
+from .scheduler import Scheduler
 from .settler import Ended, Settler
 from .upkeep import Upkeep
 
-log = logging.getLogger("windlass.worker")
+log = Log("windlass.worker")
 
 BREATH = 64  # jobs that a slot runs before it lets the others of the loop have their turn
 
@@ -76,7 +80,11 @@ class Worker:
         await self._open()
         helpers = [
             asyncio.create_task(work, name=f"windlass {name}")
-            for name, work in (("settler", self.settler.run()), ("upkeep", self.upkeep.run()))
+            for name, work in (
+                ("settler", self.settler.run()),
+                ("upkeep", self.upkeep.run()),
+                ("scheduler", self.scheduler.run()),
+            )
         ]
         slots = [asyncio.create_task(self._slot(), name="windlass slot") for _ in range(self.concurrency)]
         pump = asyncio.create_task(self.pump.run(), name="windlass pump")
@@ -106,10 +114,17 @@ class Worker:
             may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
+        self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
+        await self.scheduler.open()
         self.leases.start()
         if self.report is not None:
             self.report(ready=True)
         self._deafen = self.app.store.wakeup.listen(self.pump.heard)
+        serves = "all queues" if self.queues is None else ", ".join(self.queues)
+        log.info(
+            "worker %s serves %s, %d jobs at once, of %s", self.name, serves, self.concurrency,
+            without_password(self.app.url), extra={"worker": self.name},
+        )  # fmt: skip
 
     async def _until_end(self) -> None:
         """Until someone says stop, or there is no more to do."""
@@ -152,6 +167,10 @@ class Worker:
             await self.upkeep.farewell()
         await self.executor.close()
         await self.events.close()
+        log.info(
+            "worker %s has ended: %d done, %d retried, %d failed", self.name, self.completed, self.retried, self.failed,
+            extra={"worker": self.name},
+        )  # fmt: skip
 
     async def _let_end(self) -> None:
         """First by themselves, then interrupted; who does not listen is left behind, and its lease fences it."""
@@ -160,7 +179,10 @@ class Worker:
             attempt.interrupt(Stop.SHUTDOWN)
         await self._quiet(0.5 if self._hurry.is_set() else 2.0)
         for attempt in self.running:
-            log.error("job %s does not end; it is left behind, and another worker will run it again", attempt.job.id)
+            log.error(
+                "job %s does not end; it is left behind, and another worker will run it again", attempt.job.id,
+                extra=job_fields(attempt.job),
+            )  # fmt: skip
 
     async def _quiet(self, seconds: float, *, unless_hurried: bool = False) -> None:
         """Until nothing runs, for so long at most. Looks now and then: an event would cost every job a little."""
@@ -210,15 +232,23 @@ class Worker:
 
     def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
-        if not refusals and not self.app.hooks and all(settlement.state == COMPLETED for _, settlement in batch):
+        self.pump.changed()
+        if self.until_idle or any(one.continues is not None or attempt.job.order_key for attempt, one in batch):
+            self.pump.wake()
+        talkative = log.isEnabledFor(logging.DEBUG)
+        quiet = not refusals and not talkative and not self.app.hooks
+        if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
             self.completed += len(batch)
             return
         refused = {refusal.id: refusal.reason for refusal in refusals}
         soonest: float | None = None
         for attempt, settlement in batch:
             if settlement.id in refused:
-                log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id])
+                fields = job_fields(attempt.job)
+                log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id], extra=fields)
                 continue
+            if talkative or settlement.error is not None:
+                log_outcome(attempt.job, settlement)
             if settlement.state == COMPLETED:
                 self.completed += 1
             elif settlement.state == PENDING:

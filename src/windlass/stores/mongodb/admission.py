@@ -11,11 +11,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...lifecycle import BLOCKED, COMPLETED, LIVE
+from ...job import Job
+from ...lifecycle import BLOCKED, COMPLETED, FINISHED, LIVE
 from ...operation import Operation, Request
 from ..store import Admitted, Blocker
 from ..wakeup import Hint
-from .documents import Document, chain_of
+from .documents import Document, chain_of, to_job
 from .entangled import WAITS_BY, Entangled
 
 LINK = {"$inc": {"linked": 1}}  # each time anew: whoever settles the job at this moment must collide with it
@@ -82,6 +83,13 @@ class Admission(Entangled):
             members = [{"_id": {"$in": [*chains]}}, {"chain_id": {"$in": [*chains]}, "chain_index": {"$gt": 0}}]
             live = {"$or": members, "state": {"$in": sorted(LIVE)}}
             yield Request(self.jobs, "update_many", (live, LINK), alone=True)
+
+    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
+        rows = yield self.find_chains([*chains], {"state": 1, "chain_id": 1, "chain_index": 1}, alone=True)
+        last = [row["_id"] for row in last_of_each(rows) if row["state"] in FINISHED]
+        ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
+        rows = (yield self.find_jobs(ended, size=len(last))) if last else ()
+        return [to_job(row) for row in rows]
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         options = {"sort": [("job", 1), ("position", 1)], "batch_size": 10_000}

@@ -47,6 +47,7 @@ class Base:
         self.tallies = f"{prefix}tallies"
         self.hints = f"{prefix}hints"
         self.workers_seen = f"{prefix}workers"
+        self.timetable = f"{prefix}schedules"
         self.migrations = f"{prefix}migrations"
 
     # Time

@@ -138,10 +138,13 @@ def to_line(moment: datetime, *, blocked: bool) -> Document:
 
 
 def rewritten(new: NewJob, holder: Document, now: datetime) -> Document:
-    """What `replace` renews on the job that is there; None: it has none any more."""
+    """What `replace` renews on the job that is there, which may be put off for so long; None: it has none any more."""
+    run_at = when_due(new, now)
+    if new.window_seconds is not None:
+        run_at = min(run_at, round_up(add(holder["created_at"], new.window_seconds)))
     changes: Document = {
         "input": new.input,
-        "run_at": when_due(new, now),
+        "run_at": run_at,
         "expires_at": expiry(new, now),
         "rank": new.rank,
         "labels": new.labels,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,14 +10,16 @@ from uuid import UUID
 
 from pymongo import UpdateMany
 
+from ...job import Job
 from ...lifecycle import FAILED, FINISHED, RUNNING
+from ...logs import Log
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_rescue, describe_error, encode_error
 from ..store import Lease, Reason, Renewal
 from .documents import Document, to_job
 from .settle import Settlements
 
-log = logging.getLogger("windlass.store")
+log = Log("windlass.store")
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
 
@@ -51,6 +52,13 @@ class Leases(Settlements):
         filter = {"state": RUNNING, "token": {"$in": [*tokens]}}
         (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed(seconds)), alone=True)
         return int(result.matched_count)
+
+    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
+        running = {"_id": {"$in": [*ids]}, "state": RUNNING}
+        change = {"$set": {"token": token}, "$unset": {"worker": ""}}
+        yield Request(self.jobs, "update_many", (running, change))
+        rows = yield self.find_jobs({**running, "token": token}, size=len(ids), alone=False)
+        return [to_job(row) for row in rows]
 
     def _renewed(self, seconds: float, progress: str | None = None) -> list[Document]:
         now = self.now_expression

@@ -109,6 +109,7 @@ MIGRATIONS = (
             Index("tallies", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
             Index("tallies", "raw", up("raw"), {"sparse": True}),
             Index("tallies", "announced", up("since"), {"sparse": True}),
+            Index("schedules", "due", up("next_at")),
             Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
         ),
     ),

@@ -16,11 +16,12 @@ from .leases import Leases
 from .migrations import Migrations
 from .presence import Presence
 from .reads import Reads
+from .schedules import Schedules
 from .upkeep import Upkeep
 from .wakeup import MongoWakeup
 
 
-class MongoStore(Migrations, Admission, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
+class MongoStore(Migrations, Schedules, Admission, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:

@@ -51,7 +51,7 @@ class MongoWakeup(Hub):
                 {"$project": {"fullDocument.text": 1}},
             ]
             with collection.watch(inserts, max_await_time_ms=LOOK_UP_MILLISECONDS) as stream:
-                self.tell(None)
+                self.resume()
                 while not stopping.is_set():
                     change = stream.try_next()
                     if change is not None:

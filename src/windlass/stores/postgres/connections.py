@@ -37,6 +37,7 @@ from ...operation import (
 )
 from ..urls import without_password
 from . import arrays
+from .asking import ask
 from .borrowed import Home, borrow, borrow_async
 from .errors import mapped
 
@@ -47,10 +48,13 @@ SETTINGS: dict[str, Any] = {
     "application_name": "windlass",
     "connect_timeout": 10,
     "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
 # A plan that was made and kept while the queue was empty would read the whole table when it is full.
 NO_SEQUENTIAL_SCANS = "-c enable_seqscan=off"
+WHO = "SELECT pg_backend_pid()"
 
 
 def has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
@@ -159,6 +163,7 @@ class PostgresConnections:
         self.url, self.size = url, size
         self.home = Home(table, without_password(url))
         self.given = read_url(url)
+        self.pooled = False
         self._takes_options = True
         self._pid = os.getpid()
         self._idle: list[SyncLink] = []
@@ -177,14 +182,24 @@ class PostgresConnections:
             return True
         return False
 
+    def _look_for_pooler(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], pid: Any) -> None:
+        """A pooler (PgBouncer and its like) tells its clients a process number of its own making, and whoever answers
+        a query has another. The next statement may be answered by yet another server process, which does not know
+        what was prepared in this one."""
+        if int(pid) != connection.info.backend_pid:
+            self.pooled = True
+            connection.prepare_threshold = None
+
     def connect_plainly(self) -> psycopg.Connection[Any]:
         with mapped(self.url):
             try:
-                return psycopg.connect(autocommit=True, **self.settings())
+                connection = psycopg.connect(autocommit=True, **self.settings())
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                return psycopg.connect(autocommit=True, **self.settings())
+                connection = psycopg.connect(autocommit=True, **self.settings())
+            self._look_for_pooler(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
+            return connection
 
     # Sync
 
@@ -246,11 +261,14 @@ class PostgresConnections:
     async def _aconnect(self) -> AsyncLink:
         with mapped(self.url):
             try:
-                return AsyncLink(await psycopg.AsyncConnection.connect(autocommit=True, **self.settings()))
+                connection = await psycopg.AsyncConnection.connect(autocommit=True, **self.settings())
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                return AsyncLink(await psycopg.AsyncConnection.connect(autocommit=True, **self.settings()))
+                connection = await psycopg.AsyncConnection.connect(autocommit=True, **self.settings())
+            row = await (await connection.execute(WHO)).fetchone()
+            self._look_for_pooler(connection, row and row[0])
+            return AsyncLink(connection)
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         async with borrow_async(connection) as link:

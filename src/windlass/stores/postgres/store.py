@@ -66,10 +66,22 @@ class PostgresStore(SqlStore):
         self.schema, self.prefix = check_name("schema", schema), check_name("prefix", prefix)
         self.channel = channel_name(schema, prefix)
         self.connections = PostgresConnections(url, pool_size, self.placeholders()["jobs"])
-        self.wakeup = PostgresWakeup(self.connections.connect_plainly, self.channel)
+        self.wakeup = PostgresWakeup(self.connections, self.channel)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "state", "edges", "seq")
+        tables = (
+            "jobs",
+            "history",
+            "keys",
+            "queues",
+            "tallies",
+            "migrations",
+            "workers",
+            "state",
+            "edges",
+            "seq",
+            "schedules",
+        )
         names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         ring = RING_DAYS * 86_400

@@ -1,44 +1,63 @@
-"""Hints by LISTEN and NOTIFY."""
+"""Hints by LISTEN and NOTIFY; where a pooler stands between that does not pass them on, a look now and then."""
 
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
-from collections.abc import Callable
+from contextlib import closing
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import psycopg
 from psycopg import sql
 
-from ..hub import Hub
+from ..hub import Hub, log
 from ..wakeup import Hint
+from .asking import ask, heard_meanwhile
+from .connections import PostgresConnections
 
-PROBE_SECONDS = 10.0  # a half-open connection is silent for ever: ask now and then
+# A half-open connection is silent for ever, so it is asked now and then: it is found within the sum of both.
+PROBE_SECONDS = 8.0
+ANSWER_SECONDS = 5.0
+ECHO_SECONDS = 3.0  # for a hint to come back to us through a pooler
+LOOK_SECONDS = 5.0  # between looks where no hint comes through
 PAYLOAD_BYTES = 7_999
+
+NOTIFY = "SELECT pg_notify($1, text) FROM jsonb_array_elements_text($2::jsonb) AS text"
 
 
 class PostgresWakeup(Hub):
     """One connection to send on, one to listen on; neither before it is needed."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], channel: str) -> None:
+    def __init__(self, connections: PostgresConnections, channel: str) -> None:
         super().__init__()
-        self.connect, self.channel = connect, channel
+        self.connections, self.connect, self.channel = connections, connections.connect_plainly, channel
+        self.probe_seconds, self.answer_seconds = PROBE_SECONDS, ANSWER_SECONDS
         self._sending_on: psycopg.Connection[Any] | None = None
         self._inherited: psycopg.Connection[Any] | None = None
+        self._said_deaf = False
+
+    # Sending
 
     def deliver(self, hints: list[Hint]) -> None:
         """After the commit, not in it: a NOTIFY in every enqueue makes committers wait for each other."""
-        texts = [text for hint in hints if len((text := hint.encode()).encode()) <= PAYLOAD_BYTES]
+        kept = self._sending_on is not None
         try:
-            if self._sending_on is None or self._sending_on.closed:
-                self._sending_on = self.connect()
-            self._sending_on.execute(
-                "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) AS text", (self.channel, texts)
-            )
+            self._notify(self.channel, hints)
         except Exception:
             self.hang_up()
-            raise
+            if not kept:
+                raise
+            self._notify(self.channel, hints)  # the one that was kept may have been ended long ago
+
+    def _notify(self, channel: str, hints: list[Hint]) -> None:
+        if self._sending_on is None or self._sending_on.closed:
+            self._sending_on = self.connect()
+        texts = [text for hint in hints if len((text := hint.encode()).encode()) <= PAYLOAD_BYTES]
+        ask(self._sending_on, NOTIFY, channel, msgspec.json.encode(texts).decode(), seconds=self.answer_seconds)
 
     def hang_up(self) -> None:
         if self._sending_on is not None:
@@ -50,14 +69,48 @@ class PostgresWakeup(Hub):
             self._inherited, self._sending_on = self._sending_on, None  # the parent's: neither used nor closed here
         super()._after_fork()
 
+    # Listening
+
     def watch(self, stopping: threading.Event) -> None:
-        with self.connect() as connection:
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.channel)))
+        with closing(self.connect()) as connection:
+            hears = not self.connections.pooled or self._hears_itself(connection)
+            if hears:
+                self._listen(connection, stopping)
+        if not hears:
+            self._look_now_and_then(stopping)
+
+    def _listen(self, connection: psycopg.Connection[Any], stopping: threading.Event) -> None:
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.channel)))
+        self.resume()
+        heard = time.monotonic()
+        while not stopping.is_set():
+            for notice in connection.notifies(timeout=min(0.5, self.probe_seconds), stop_after=100):
+                self.tell(Hint.decode(notice.payload))
+                heard = time.monotonic()
+            if time.monotonic() - heard > self.probe_seconds:
+                ask(connection, "SELECT 1", seconds=self.answer_seconds)
+                for hint in heard_meanwhile(connection):
+                    self.tell(hint)
+                heard = time.monotonic()
+
+    def _hears_itself(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether what another connection sends is heard on this one. A pooler does not say in which mode it works;
+        one that shares its connections takes a LISTEN, and then nothing comes."""
+        channel = f"windlass_echo_{uuid4().hex}"  # a pooler's connection may go on listening to it: nobody else sends
+        listen = sql.SQL("{} {}")
+        connection.execute(listen.format(sql.SQL("LISTEN"), sql.Identifier(channel)))
+        with closing(self.connect()) as other:
+            ask(other, "SELECT pg_notify($1, '')", channel, seconds=self.answer_seconds)
+        heard = [notice.channel for notice in connection.notifies(timeout=ECHO_SECONDS, stop_after=1)]
+        connection.execute(listen.format(sql.SQL("UNLISTEN"), sql.Identifier(channel)))
+        return channel in heard
+
+    def _look_now_and_then(self, stopping: threading.Event) -> None:
+        if not self._said_deaf:
+            log.warning(
+                "a pooler that shares its connections stands before PostgreSQL (PgBouncer in transaction mode, or the "
+                "like): no hints come through, so the worker polls; prepared statements are off"
+            )
+            self._said_deaf = True
+        while not stopping.wait(LOOK_SECONDS * random.uniform(0.5, 1.5)):
             self.tell(None)
-            probed = time.monotonic()
-            while not stopping.is_set():
-                for notice in connection.notifies(timeout=0.5, stop_after=100):
-                    self.tell(Hint.decode(notice.payload))
-                if time.monotonic() - probed > PROBE_SECONDS:
-                    connection.execute("SELECT 1")
-                    probed = time.monotonic()

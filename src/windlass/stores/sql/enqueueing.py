@@ -242,7 +242,7 @@ def _conflict(job: NewJob) -> Conflict:
 
 
 def _replacement(job: NewJob) -> dict[str, Any]:
-    names = "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_key".split()
+    names = "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_key window_seconds".split()
     return {name: getattr(job, name) for name in names}
 
 

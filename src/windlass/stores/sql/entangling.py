@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...job import NewJob
+from ...job import Job, NewJob
 from ...lifecycle import COMPLETED, LIVE, PENDING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
@@ -166,6 +166,14 @@ class Entangling(Places):
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         yield self.statement("link", alone=True, ids=self.array(sorted(chains)))
+
+    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
+        rows = yield self.statement("ends", alone=True, ids=self.array(chains))
+        return [self.rows.job(row) for row in rows]
+
+    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
+        rows = yield self.statement("seize", ids=self.array(sorted(ids)), token=token)
+        return [self.rows.job(row) for row in rows]
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         rows = yield self.statement("blockers", alone=True, ids=self.array(ids))

@@ -28,6 +28,7 @@ from .presence import Presence
 from .query import Library, Query, migrations
 from .reading import Reading
 from .rows import COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
+from .schedules import SCHEDULE_COLUMNS, Schedules
 from .settling import Settling
 
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
@@ -35,7 +36,7 @@ PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # nobody hangs on it
 STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
 
 
-class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence):
+class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
     """The operations of `windlass.stores.store.Store` in SQL."""
 
     package: ClassVar[str]
@@ -77,6 +78,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence):
                 f"{_columns(names, COMMON)}, {no_moment}, {names['false']}, {_columns(names, FINISHED_ONLY)}, "
                 "CAST(NULL AS integer)"
             )
+            names["schedule_columns"] = SCHEDULE_COLUMNS
             library = self._libraries[self.clock.offset] = Library(self.package, names)
         return library
 

@@ -6,7 +6,6 @@ A forked child opens its own: SQLite's locks do not survive a fork.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
 import threading
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...errors import InvalidInput
+from ...logs import Log
 from ...operation import Operation, Statement, adrive, arun, drive, run
 from ..sql.query import Query
 from .borrowed import borrow, borrow_async
@@ -21,7 +21,7 @@ from .own import BUSY_SECONDS, OwnLink, mapped
 from .writer import Writer
 
 T = TypeVar("T")
-log = logging.getLogger("windlass.sqlite")
+log = Log("windlass.sqlite")
 
 SHORT_WAIT_MILLISECONDS = 50
 DATABASES = Query("databases", "PRAGMA database_list")

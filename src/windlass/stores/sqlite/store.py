@@ -48,7 +48,7 @@ class SqliteStore(SqlStore):
         self.connections = SqliteConnections(path, journal_mode)
 
     def placeholders(self) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "edges")
+        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "edges", "schedules")
         names = {name: f"{self.prefix}{name}" for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         return names | {

@@ -6,19 +6,19 @@ share the wait for the disk, which is most of what a small write costs. Nobody i
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeAlias, TypeVar
 
+from ...logs import Log
 from ...operation import Begin, Commit, Operation, Rollback, Rows, Sleep, Statement, Step, drive, persistent, run
 from .forking import gate
 from .own import OwnLink
 
 T = TypeVar("T")
-log = logging.getLogger("windlass.sqlite")
+log = Log("windlass.sqlite")
 Waiting: TypeAlias = tuple[Callable[[], Operation[Any]], Future[Any]]
 
 MOST_TOGETHER = 64

@@ -160,6 +160,22 @@ CREATE TABLE {workers} (
     heard_at timestamptz NOT NULL
 );
 
+-- What is to be enqueued when; `call` is the job as JSON. A schedule is read by its name, or by what is due.
+CREATE TABLE {schedules} (
+    name text PRIMARY KEY NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    catch_up text NOT NULL,
+    call text NOT NULL,
+    declared text NOT NULL,
+    declared_at timestamptz NOT NULL,
+    paused_at timestamptz,
+    next_at timestamptz NOT NULL,
+    last_at timestamptz
+);
+
+CREATE INDEX {prefix}schedules_due ON {schedules} (next_at) WHERE paused_at IS NULL;
+
 CREATE TABLE {queues} (name text PRIMARY KEY, paused_at timestamptz);
 
 -- How many finished jobs there are, as insert-only differences that upkeep folds.

@@ -9,7 +9,8 @@ WITH RECURSIVE places AS (
                               AND j.rank > places.rank)
     FROM places WHERE places.rank IS NOT NULL
 )
-SELECT extract(epoch FROM min(first.run_at) - {now})::float8
+SELECT extract(epoch FROM least(min(first.run_at),
+    (SELECT min(run_at) FROM {jobs} WHERE lane = 0 AND state = 'pending' AND run_at > {now})) - {now})::float8
 FROM places CROSS JOIN LATERAL (
     SELECT j.run_at FROM {jobs} AS j
     WHERE j.queue = places.queue AND j.rank = places.rank AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2)

@@ -1,6 +1,8 @@
 UPDATE {jobs} SET
     input = :input::text::json,
-    run_at = coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
+    run_at = least(
+        coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
+        created_at + make_interval(secs => :window_seconds::float8)),
     rank = :rank::smallint,
     labels = :labels::text,
     expires_at = coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8))

@@ -135,6 +135,22 @@ CREATE TABLE {workers} (
     heard_at integer NOT NULL
 );
 
+-- What is to be enqueued when; `call` is the job as JSON. A schedule is read by its name, or by what is due.
+CREATE TABLE {schedules} (
+    name text PRIMARY KEY NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    catch_up text NOT NULL,
+    call text NOT NULL,
+    declared text NOT NULL,
+    declared_at integer NOT NULL,
+    paused_at integer,
+    next_at integer NOT NULL,
+    last_at integer
+);
+
+CREATE INDEX {prefix}schedules_due ON {schedules} (next_at) WHERE paused_at IS NULL;
+
 CREATE TABLE {queues} (name text PRIMARY KEY NOT NULL, paused_at integer) WITHOUT ROWID;
 
 -- One writer at a time: the counts can be kept in place.

@@ -1,6 +1,8 @@
 UPDATE {jobs} SET
     input = :input,
-    run_at = coalesce(:run_at, {now}) + CAST(:delay_seconds * 1000000 AS integer),
+    run_at = min(
+        coalesce(:run_at, {now}) + CAST(:delay_seconds * 1000000 AS integer),
+        created_at + CAST(coalesce(:window_seconds, 9e11) * 1000000 AS integer)),
     rank = :rank,
     labels = :labels,
     expires_at = coalesce(:expires_at, {now} + CAST(:expires_seconds * 1000000 AS integer))

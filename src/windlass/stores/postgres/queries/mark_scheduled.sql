@@ -1,0 +1,1 @@
+UPDATE {jobs} SET schedule = :name::text WHERE id {in_ids}

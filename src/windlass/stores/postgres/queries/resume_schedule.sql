@@ -1,0 +1,4 @@
+UPDATE {schedules} SET
+    paused_at = NULL, next_at = CASE WHEN paused_at IS NULL THEN next_at ELSE :next_at::timestamptz END
+WHERE name = :name::text
+RETURNING name

@@ -1,0 +1,1 @@
+UPDATE {jobs} SET schedule = :name WHERE id {in_ids}

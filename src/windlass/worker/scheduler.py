@@ -1,0 +1,107 @@
+"""The scheduler, one in each worker: fires what is due by the store's clock, and sleeps until the next tick.
+
+Any number of them may run: whoever is first moves the schedule on, and the others find nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime
+
+from ..app import Windlass
+from ..errors import WindlassError
+from ..schedule import Schedule, decide_firing
+from ..stores.wakeup import Hint
+
+log = logging.getLogger("windlass.worker")
+
+PAGE = 20
+GLANCE_SECONDS = 1.0  # between looks for which there is no reason but that something has changed
+SPREAD_SECONDS = 0.2  # over which the schedulers of many workers come to one tick
+LONGEST_DELAY = 30.0
+
+
+class Scheduler:
+    def __init__(self, app: Windlass, fired: Callable[[], None], poll_seconds: float) -> None:
+        self.app, self.fired, self.poll_seconds = app, fired, poll_seconds
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._looked_at: datetime | None = None  # by the store's clock
+        self._looked = 0.0  # by our own
+        self._glance: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Before the worker looks for jobs: write what the code declares, and fire what fell due meanwhile."""
+        await self.app.awrite_schedules()
+        await self.fire_due()
+
+    async def run(self) -> None:
+        deafen = self.app.store.wakeup.listen(self.heard)
+        delay = GLANCE_SECONDS
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    await self.rest(await self.fire_due())
+                    delay = GLANCE_SECONDS
+                except WindlassError as error:
+                    log.warning("schedules could not be looked at, and will be again: %s", error)
+                    await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+                    delay = min(2 * delay, LONGEST_DELAY)
+        finally:
+            deafen()
+            if self._glance is not None:
+                self._glance.cancel()
+
+    async def fire_due(self) -> float:
+        """Until nothing is due: in how many seconds to look again."""
+        while True:
+            self._looked = self._loop.time()
+            timetable = await self.app.arun_operation(lambda: self.app.store.due_schedules(PAGE))
+            since, self._looked_at = self._looked_at, timetable.now
+            if not timetable.schedules:
+                break
+            done = [await self._fire(schedule, timetable.now, since) for schedule in timetable.schedules]
+            if not any(done):  # what is left cannot be fired here
+                return max(GLANCE_SECONDS, self.poll_seconds)
+        if timetable.next_at is None:
+            return self.poll_seconds
+        until = (timetable.next_at - timetable.now).total_seconds()
+        return min(self.poll_seconds, until + random.uniform(0, min(SPREAD_SECONDS, until)))
+
+    async def _fire(self, schedule: Schedule, now: datetime, since: datetime | None) -> bool:
+        """Whether it is due no longer. One that cannot be fired is not in the way of the others."""
+        try:
+            firing = decide_firing(schedule, now, since)
+            answers = await self.app.arun_operation(lambda: self.app.store.fire(firing))
+        except WindlassError as error:
+            log.warning("the schedule %r could not be fired, and will be tried again: %s", schedule.name, error)
+            return False
+        queues = sorted({answer.job.queue for answer in answers or () if answer.created})
+        if queues:
+            if self.app.notify:
+                self.app.store.wakeup.send([Hint("ready", queue) for queue in queues])
+            self.fired()
+        return True
+
+    # Waiting
+
+    async def rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+
+    def heard(self, hint: Hint | None) -> None:
+        """On the listener's thread."""
+        if hint is None or hint.kind == "scheduled":
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._woken.set if hint else self._look_soon)
+
+    def _look_soon(self) -> None:
+        """A store that can only say that something has changed says so all the time."""
+        if self._glance is None or self._glance.when() <= self._loop.time():
+            at = max(self._looked + GLANCE_SECONDS, self._loop.time())
+            self._glance = self._loop.call_at(at, self._woken.set)

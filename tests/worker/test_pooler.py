@@ -1,0 +1,109 @@
+"""A connection pooler before PostgreSQL: W3, K14."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.pgbouncer import PgBouncer
+from tests.servers import ServerError
+from windlass import Windlass
+
+from .conftest import until
+
+NOTICE = "a pooler that shares its connections"
+
+
+@pytest.fixture
+def bouncer(fresh_postgres_url: str) -> Iterator[Callable[..., PgBouncer]]:
+    """Starts PgBouncer in a mode. It fails where there is none."""
+    started: list[PgBouncer] = []
+
+    def start(mode: str, **settings: str) -> PgBouncer:
+        try:
+            started.append(PgBouncer(fresh_postgres_url, mode, settings).__enter__())
+        except ServerError as error:
+            pytest.fail(str(error), pytrace=False)
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+async def enqueue_elsewhere(url: str, count: int) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.worker.pooled", str(count), env=os.environ | {"WINDLASS_URL": url}
+    )
+    assert await process.wait() == 0
+
+
+def prepared_in(url: str) -> int:
+    """Statements that this session, whichever the pooler gives us, was asked to keep."""
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+        return int(row[0]) if row else -1
+
+
+async def test_w3_k14_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_polling(
+    bouncer: Callable[..., PgBouncer], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    url = bouncer("transaction").url
+    app = Windlass(url)
+    ran: list[int] = []
+
+    @app.task
+    async def count(n: int) -> None:
+        ran.append(n)
+
+    async with app.worker(concurrency=5, poll_interval="500ms") as worker:
+        await until(lambda: NOTICE in caplog.text)
+        await enqueue_elsewhere(url, 200)
+        await until(lambda: worker.completed == 200, 60)
+        await (await count.aenqueue(200)).aresult(timeout=20)
+        assert app.store.connections.pooled  # type: ignore[attr-defined]
+        assert prepared_in(url) == 0
+    assert sorted(ran) == list(range(201))
+    assert (await app.acounts()).completed == 201
+    assert [record.levelname for record in caplog.records if NOTICE in record.message] == ["WARNING"]
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING][1:] == []
+    await app.aclose()
+
+
+async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hints_are_heard(
+    bouncer: Callable[..., PgBouncer], caplog: pytest.LogCaptureFixture
+) -> None:
+    url = bouncer("session", default_pool_size="20").url
+    app = Windlass(url)
+
+    @app.task
+    async def count(n: int) -> int:
+        return n
+
+    async with app.worker(concurrency=5, poll_interval="10m") as worker:
+        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await asyncio.sleep(1.0)
+        await enqueue_elsewhere(url, 1)
+        await until(lambda: worker.completed == 1, 10)
+    assert app.store.connections.pooled  # type: ignore[attr-defined]
+    assert NOTICE not in caplog.text
+    await app.aclose()
+
+
+def test_without_a_pooler_statements_are_prepared(fresh_postgres_url: str) -> None:
+    app = Windlass(fresh_postgres_url)
+    app.migrate()
+    for _ in range(10):
+        app.counts()
+    with app.store.connections.link() as link:  # type: ignore[attr-defined]
+        row = link.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+        assert row[0] > 0
+    assert not app.store.connections.pooled  # type: ignore[attr-defined]
+    app.close()
