@@ -18,15 +18,7 @@ class Presence(Base):
     def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
         """Through the ready index, one look for each priority that is in use, however many jobs wait. Those with an
         order key, of whatever queue, are to be let in when they are due."""
-        later = {"$expr": {"$gt": ["$due_at", self.now_expression]}}
-        first: list[Document] = [
-            {"$match": {"arriving": "in line", **later}},
-            {"$sort": {"arriving": 1, "due_at": 1}},
-            {"$limit": 1},
-            {"$project": self._seconds_until("$due_at")},
-        ]
-        rows = yield Request(self.jobs, "aggregate", (first,), {"hint": "arriving"}, alone=True)
-        seconds = [float(row["seconds"]) for row in rows]
+        seconds: list[float] = []
         for queue in queues:
             pipeline = [
                 {"$match": {"state": PENDING, "queue": queue, "run_at": ANY_MOMENT}},
@@ -37,6 +29,15 @@ class Presence(Base):
             ]
             rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
             seconds += [float(row["seconds"]) for row in rows]
+        later = {"$expr": {"$gt": ["$due_at", self.now_expression]}}
+        first: list[Document] = [
+            {"$match": {"arriving": "in line", **later}},
+            {"$sort": {"arriving": 1, "due_at": 1}},
+            {"$limit": 1},
+            {"$project": self._seconds_until("$due_at")},
+        ]
+        rows = yield Request(self.jobs, "aggregate", (first,), {"hint": "arriving"}, alone=True)
+        seconds += [float(row["seconds"]) for row in rows]
         return min(seconds, default=None)
 
     def _seconds_until(self, moment: str) -> Document:
