@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from .call import check_id, check_name
 from .errors import Conflict, InvalidInput, JobNotFound
 from .job import Job
-from .lifecycle import LIVE, STATES, Event, State, why_not
+from .lifecycle import COMPLETED, FAILED, LIVE, STATES, Event, State, why_not
 from .operation import Operation
+from .outcome import Settlement, describe_error, encode_error
 from .stores.store import Change, Counts, Filter, Store, WorkerInfo
 from .stores.urls import without_password
 from .stores.wakeup import Hint
@@ -151,6 +152,42 @@ class Acting:
         return (yield from self._require(id))
 
     run_now, arun_now = twins(_run_now)
+
+    def _complete(self, id: UUID | str, output: Any = None) -> Operation[Job]:
+        """Completed by someone who is no worker: a person, a webhook. A worker that runs it is told to stop."""
+        given = self._encode_output((yield from self._require(id)), output)
+        return (yield from self._end(id, "complete", lambda id, token: _completed(id, token, given)))
+
+    complete, acomplete = twins(_complete)
+
+    def _fail(self, id: UUID | str, error: BaseException | str) -> Operation[Job]:
+        """Failed for good, by someone who is no worker."""
+        text = encode_error(describe_error(error))
+        return (
+            yield from self._end(id, "fail", lambda id, token: Settlement(id=id, token=token, state=FAILED, error=text))
+        )
+
+    fail, afail = twins(_fail)
+
+    def _end(
+        self, id: UUID | str, event: Event, settlement: Callable[[UUID, UUID | None], Settlement]
+    ) -> Operation[Job]:
+        """Whoever runs it loses it first; one that waits is ended as it is."""
+        job = yield from self._require(id)
+        token = uuid4()
+        seized = yield from self.store.seize([job.id], token)
+        refusals = yield from self.store.settle([settlement(job.id, token if seized else None)])
+        if refusals:
+            now = yield from self._require(id)
+            raise Conflict(f"job {id}: {why_not(event, now.state)}")
+        if seized:
+            yield from self._hint([Hint("told", str(job.id))])
+        if job.policy is not None and job.policy.keep_seconds == 0:
+            return job
+        return (yield from self._require(id))
+
+    def _encode_output(self, job: Job, output: Any) -> str:
+        raise NotImplementedError
 
     def _delete(self, id: UUID | str) -> Operation[None]:
         """Remove it and the unique keys that it holds. Not while it runs."""
@@ -320,3 +357,7 @@ def _read_cursor(cursor: str) -> UUID:
         return UUID(cursor)
     except (ValueError, TypeError, AttributeError):
         raise InvalidInput(f"cursor {cursor!r} is not one that a page has given") from None
+
+
+def _completed(id: UUID, token: UUID | None, output: str) -> Settlement:
+    return Settlement(id=id, token=token, state=COMPLETED, output=output)

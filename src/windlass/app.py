@@ -20,6 +20,7 @@ from .backoff import Backoff, as_backoff
 from .call import check_name, check_names, check_priority
 from .duration import Duration, to_seconds
 from .errors import InvalidInput, SchemaMismatch
+from .explaining import Explaining
 from .job import Job
 from .operation import Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
@@ -39,7 +40,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Windlass(Sending, Awaiting, Scheduling):
+class Windlass(Sending, Awaiting, Explaining, Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(
@@ -263,6 +264,10 @@ class Windlass(Sending, Awaiting, Scheduling):
             return function
 
         return register
+
+    def _encode_output(self, job: Job, output: Any) -> str:
+        task = self.tasks.get(job.type)
+        return codec.encode(output, self.max_payload) if task is None else task.signature.encode_result(output)
 
     def bind(self, job: Job, *, created: bool = True) -> Job:
         """The job with its methods."""

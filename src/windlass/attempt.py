@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from . import codec
+from .block import Block, settle_or_raise
 from .call import Call, check_blockers
 from .duration import Duration
 from .errors import Conflict, InvalidInput, LeaseLost, WindlassError
@@ -47,8 +48,20 @@ class Attempt:
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
     __slots__ = (
-        "_blockers", "_notes", "_renewed_until", "app", "cancel_requested", "interrupter", "job", "settled", "stop",
-        "task", "token", "why",
+        "_blockers",
+        "_notes",
+        "_renewed_until",
+        "app",
+        "block",
+        "cancel_requested",
+        "interrupter",
+        "job",
+        "recorded",
+        "settled",
+        "stop",
+        "task",
+        "token",
+        "why",
     )  # fmt: skip
 
     def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
@@ -62,6 +75,8 @@ class Attempt:
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
         self._blockers: Sequence[Blocker] = ()
+        self.block: Block | None = None
+        self.recorded: Settlement | None = None
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -161,11 +176,46 @@ class Attempt:
         job.tenant = job.tenant or self.job.tenant
         return job
 
-    def _complete(self, output: Any = None) -> Operation[None]:
-        """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion."""
-        yield from self._settle(self.completion(output))
+    def transaction(self) -> Block:
+        """`async with attempt.transaction() as connection:` (`with` in a sync handler): what is written there and the
+        completion commit together, or neither does. `complete` in it says what comes of the job."""
+        return Block(self)
 
-    complete, acomplete = twins(_complete)
+    def complete(self, output: Any = None, *, connection: Any = None) -> None:
+        """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion.
+
+        In a block of `transaction()` it is recorded, and written when the block ends. With `connection` it is written
+        in that transaction of one's own: `LeaseLost` then asks for its rollback."""
+        if self._records(output, connection):
+            return
+        settlement = self.with_notes(self.completion(output))
+        if connection is None:
+            self.run_operation(lambda: self._settle(settlement))
+        else:
+            self.app.store.connections.run_on(connection, lambda: self.settling(settlement))
+            self.recorded = settlement
+
+    async def acomplete(self, output: Any = None, *, connection: Any = None) -> None:
+        if self._records(output, connection):
+            return
+        settlement = self.with_notes(self.completion(output))
+        if connection is None:
+            await self.arun_operation(lambda: self._settle(settlement))
+        else:
+            await self.app.store.connections.arun_on(connection, lambda: self.settling(settlement))
+            self.recorded = settlement
+
+    def _records(self, output: Any, connection: Any) -> bool:
+        if self.block is None or connection is not None:
+            return False
+        self.block.record(output)
+        return True
+
+    def settling(self, settlement: Settlement) -> Operation[None]:
+        """In somebody's transaction: whether it counts, its commit will tell."""
+        if self.settled:
+            raise Conflict(f"job {self.job.id}: this attempt has been settled already")
+        yield from settle_or_raise(self, settlement)
 
     def _fail(self, error: BaseException | str) -> Operation[None]:
         """Failed for good, whatever attempts are left."""
@@ -217,9 +267,7 @@ class Attempt:
     def _settle(self, settlement: Settlement) -> Operation[None]:
         if self.settled:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
-        refusals = yield from self.app.store.settle([self.with_notes(settlement)])
-        if refusals:
-            raise LeaseLost(f"job {self.job.id}: {refusals[0].reason}")
+        yield from settle_or_raise(self, self.with_notes(settlement))
         self.settled = True
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:

@@ -36,8 +36,8 @@ Event: TypeAlias = Literal[
 TRANSITIONS: dict[Event, tuple[frozenset[State], State | None]] = {
     "unblock": (frozenset({BLOCKED}), PENDING),
     "claim": (frozenset({PENDING}), RUNNING),
-    "complete": (frozenset({RUNNING}), COMPLETED),
-    "fail": (frozenset({RUNNING}), FAILED),
+    "complete": (LIVE, COMPLETED),  # one that waits, by someone who is no worker
+    "fail": (LIVE, FAILED),
     "cancel": (LIVE, CANCELLED),
     "retry": (frozenset({RUNNING}), PENDING),
     "snooze": (frozenset({RUNNING}), PENDING),
@@ -55,7 +55,14 @@ def allows(event: Event, state: State) -> bool:
 
 def why_not(event: Event, state: State) -> str:
     """A sentence for the person whose request the state refuses."""
-    verb = {"bring back": "retried", "run now": "run now", "delete": "deleted", "cancel": "cancelled"}.get(event, event)
+    verb = {
+        "bring back": "retried",
+        "complete": "completed",
+        "fail": "failed",
+        "run now": "run now",
+        "delete": "deleted",
+        "cancel": "cancelled",
+    }.get(event, event)
     hint = {
         ("delete", RUNNING): "cancel it first, and delete it when its worker has let go",
         ("bring back", PENDING): "it is waiting already; run_now() makes it due",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from . import codec
+from .block import joined
 from .call import NO_OPTIONS, Call, check_blockers, check_name
 from .errors import InvalidInput
 from .job import Job, NewJob
@@ -66,6 +67,11 @@ class Sending:
             yield from self.store.hint(_ready_hints(done))
         return done
 
+    def _joined(self, connection: Any) -> Any:
+        """In a block of `attempt.transaction()`, its connection."""
+        block = joined.get()
+        return block.connection if connection is None and block is not None and block.app is self else connection
+
     def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
         if hint and self.notify:
             self.store.wakeup.send(_ready_hints(done))
@@ -76,6 +82,7 @@ class Sending:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
+        connection = self._joined(connection)
         if connection is not None:
             self.prepare()
             return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
@@ -92,6 +99,7 @@ class Sending:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
+        connection = self._joined(connection)
         if connection is not None:
             await self.aprepare()
             done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))

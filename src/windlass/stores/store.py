@@ -11,6 +11,7 @@ no longer the newest, nothing changes, and the caller is told. The store's clock
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
@@ -198,6 +199,16 @@ class Connections(Protocol):
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T: ...
 
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A connection for the caller to write on, in a transaction of its own: committed at the end, rolled back on
+        an exception. `run_on` takes it."""
+
+    def atransaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def is_transient(self, error: BaseException) -> bool:
+        """Whether the database asked for another try of that transaction: a deadlock, a serialisation failure, a write
+        conflict."""
+
     def close(self) -> None: ...
 
     async def aclose(self) -> None: ...
@@ -265,6 +276,12 @@ class Store(Protocol):
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         """Have a hint sent when one of these chains ends."""
+
+    def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
+        """The job that holds this order key: it runs, or is the next to run."""
+
+    def now(self) -> Operation[datetime]:
+        """The store's clock."""
 
     def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
         """The last job of each of these chains that has ended."""

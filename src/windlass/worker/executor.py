@@ -16,17 +16,19 @@ from typing import Any
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop, current
+from ..block import BlockConflict
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
 from ..logs import Log, job_fields
-from ..outcome import Cancel, Continue, Settlement, Snooze, decide, ended_after, give_back
+from ..outcome import Cancel, Continue, Settlement, Snooze, decide, describe_error, ended_after, give_back
 from ..task import Task
 from .processes import ChildProcesses
 from .threads import Threads
 
 log = Log("windlass.worker")
 
+BLOCK_TRIES = 4  # of a handler whose transaction met another's
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
@@ -77,21 +79,30 @@ class Executor:
         attempt.task = slot
         current.set(attempt)
         result: object
-        try:
-            arguments = _read(task, job)
-            timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
-            call = handler(attempt, arguments)
-            value = await (call if timeout is None else _within(timeout, attempt, call))
-            result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
-        except asyncio.CancelledError as error:
-            if not attempt.interrupted:
-                raise  # the slot itself is to end
-            slot.uncancel()
-            result = error
-        except BaseException as error:  # recorded first, whatever it is
-            result = error
-        finally:
-            attempt.task = None
+        tries = BLOCK_TRIES
+        while True:
+            try:
+                arguments = _read(task, job)
+                timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
+                call = handler(attempt, arguments)
+                value = await (call if timeout is None else _within(timeout, attempt, call))
+                result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
+            except BlockConflict as error:
+                tries -= 1
+                if tries:
+                    continue
+                result = error.__cause__ or error
+            except asyncio.CancelledError as error:
+                if not attempt.interrupted:
+                    raise  # the slot itself is to end
+                slot.uncancel()
+                result = error
+            except BaseException as error:  # recorded first, whatever it is
+                result = error
+            break
+        attempt.task = None
+        if attempt.settled or attempt.recorded is not None:
+            return _said_before(attempt, result)
         if type(result) is str and not attempt.interrupted:
             return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
         if isinstance(result, Settlement):
@@ -133,6 +144,25 @@ def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
         return task.signature.decode_arguments(job.input_json)
     except InvalidInput as error:
         raise Snooze(f"this version cannot read the payload: {error}", after=UNREADABLE_SECONDS) from error
+
+
+def _said_before(attempt: Attempt, result: object) -> Settlement | None:
+    """The handler has said how it ends, in a transaction. Nothing that it does afterwards changes that."""
+    job = attempt.job
+    if isinstance(result, BaseException) and attempt.recorded is not None:
+        # Whether its own transaction was committed only the store knows: if it was, this is refused there.
+        return attempt.with_notes(decide(job, attempt.token, result, random=random.random))
+    if isinstance(result, BaseException):
+        log.warning(
+            "job %s: completed in its transaction, and then raised %s: nothing is undone", job.id,
+            describe_error(result), extra=job_fields(job),
+        )  # fmt: skip
+    elif result != "null":
+        log.warning(
+            "job %s: what the handler returned is ignored: it has completed in a transaction", job.id,
+            extra=job_fields(job),
+        )  # fmt: skip
+    return attempt.recorded
 
 
 async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:

@@ -210,12 +210,21 @@ class Worker:
                     self.pump.ended(attempt)
             buffer.ran(time.perf_counter() - began)
             if settlement is None:
-                self.leases.let_go([attempt])
+                self._ended_without(attempt)
             else:
                 self.settler.add(attempt, settlement)
             count += 1
             if count % BREATH == 0:
                 await asyncio.sleep(0)
+
+    def _ended_without(self, attempt: Attempt) -> None:
+        """Nothing is to be written: another has the job, or it was settled in the handler's own transaction."""
+        self.leases.let_go([attempt])
+        if attempt.settled:
+            self.completed += 1
+            self.events.settled(attempt, attempt.completion(None))
+            self.pump.changed()
+            self.pump.wake()
 
     def _may_claim(self) -> int:
         if self.max_jobs is None:

@@ -30,6 +30,7 @@ from ...operation import (
     Sleep,
     Statement,
     Step,
+    Transient,
     adrive,
     arun,
     drive,
@@ -38,6 +39,7 @@ from ...operation import (
 from ..urls import without_password
 from . import arrays
 from .asking import ask
+from .blocks import TRANSIENT, Blocks
 from .borrowed import Home, borrow, borrow_async
 from .errors import mapped
 
@@ -164,6 +166,8 @@ class PostgresConnections:
         self.home = Home(table, without_password(url))
         self.given = read_url(url)
         self.pooled = False
+        self.blocks = Blocks(url, SETTINGS | self.given)
+        self.transaction, self.atransaction = self.blocks.transaction, self.blocks.atransaction
         self._takes_options = True
         self._pid = os.getpid()
         self._idle: list[SyncLink] = []
@@ -275,15 +279,20 @@ class PostgresConnections:
             await adrive(self.home.check(link.driver), link)
             return await adrive(make(), link) if link.begun else await arun(make, link)
 
+    def is_transient(self, error: BaseException) -> bool:
+        return isinstance(error, (*TRANSIENT, Transient))
+
     # Ending
 
     def close(self) -> None:
         self._after_fork()
+        self.blocks.close()
         while (link := self._pop()) is not None:
             link.connection.close()
 
     async def aclose_loop(self) -> None:
         """What belongs to the running event loop, which is about to end."""
+        await self.blocks.aclose_loop()
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         for link in pool.idle if pool else ():
             await link.connection.close()

@@ -167,6 +167,10 @@ class Entangling(Places):
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         yield self.statement("link", alone=True, ids=self.array(sorted(chains)))
 
+    def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
+        rows = yield self.statement("head", alone=True, tenant=tenant, order_key=order_key)
+        return self.rows.job(rows[0]) if rows else None
+
     def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
         rows = yield self.statement("ends", alone=True, ids=self.array(chains))
         return [self.rows.job(row) for row in rows]

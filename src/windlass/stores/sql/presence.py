@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -23,6 +24,10 @@ class Presence:
 
     def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
         raise NotImplementedError
+
+    def now(self) -> Operation[datetime]:
+        rows = yield self.statement("now", alone=True)
+        return self.rows.to_datetime(rows[0][0])
 
     def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
         rows = yield self.statement("next_due", alone=True, queues=self.array(queues))

@@ -10,12 +10,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 
 from ...errors import InvalidInput
 from ...logs import Log
 from ...operation import Operation, Statement, adrive, arun, drive, run
 from ..sql.query import Query
+from .blocks import AsyncBlockConnection, BlockConnection, atransaction, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, mapped
 from .writer import Writer
@@ -84,14 +86,29 @@ class SqliteConnections:
                 self._writer = Writer(self._open_link)
             return self._writer
 
+    # For handlers
+
+    def transaction(self) -> AbstractContextManager[BlockConnection]:
+        return transaction(self.open, self.path)
+
+    def atransaction(self) -> AbstractAsyncContextManager[AsyncBlockConnection]:
+        return atransaction(self.open, self.path)
+
+    def is_transient(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
     # The caller's own
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        if isinstance(connection, BlockConnection):
+            connection = connection.raw
         with borrow(connection) as link:
             drive(self._check_file(), link)
             return drive(make(), link) if link.begun else run(make, link)
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
+        if isinstance(connection, AsyncBlockConnection):
+            return await connection.call(self.run_on, connection.raw, make)
         if isinstance(connection, sqlite3.Connection):
             # It blocks as any other call on it does: that is the caller's choice of connection.
             return self.run_on(connection, make)

@@ -1,0 +1,132 @@
+"""`attempt.transaction()`: what the handler writes and the completion of its job commit together, or not at all."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .errors import Conflict, LeaseLost, WindlassError
+from .operation import Operation
+from .outcome import Settlement
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
+
+NOTHING = object()
+
+
+class BlockConflict(WindlassError):
+    """The database asked for another try of the block: the handler is called again, and no attempt is spent."""
+
+
+class Block:
+    """With `with` in a sync handler, with `async with` in an async one; gives a connection in a transaction.
+
+    Leaving it settles the job on that connection and commits. Where the lease was lost meanwhile it is rolled back, and
+    `LeaseLost` is raised.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt, self.app = attempt, attempt.app
+        self.connections = attempt.app.store.connections
+        self.connection: Any = None
+        self._value: Any = NOTHING
+        self._manager: Any = None
+        self._joined: Token[Block | None] | None = None
+
+    def record(self, value: Any) -> None:
+        """How the attempt ends; written when the block ends."""
+        if self._value is not NOTHING:
+            raise Conflict(f"job {self.attempt.job.id}: this block has been given an outcome already")
+        self.attempt.completion(value)  # refuses what cannot be stored, while something can be done about it
+        self._value = value
+
+    def _settlement(self) -> Settlement:
+        value = None if self._value is NOTHING else self._value
+        return self.attempt.with_notes(self.attempt.completion(value))
+
+    def _open(self) -> None:
+        if self.attempt.settled or self.attempt.block is not None:
+            raise Conflict(f"job {self.attempt.job.id}: one attempt ends in one block")
+        self._joined = joined.set(self)
+        self.attempt.block = self
+
+    def _close(self) -> None:
+        self.attempt.block = None
+        if self._joined is not None:
+            joined.reset(self._joined)
+
+    def _settled(self) -> None:
+        self.attempt.settled = True
+
+    def _again(self, error: BaseException | None) -> BlockConflict | None:
+        if error is None or not self.connections.is_transient(error):
+            return None
+        return BlockConflict(f"job {self.attempt.job.id}: the database asked for another try: {error}")
+
+    # Sync
+
+    def __enter__(self) -> Any:
+        self._manager = self.connections.transaction()
+        self.connection = self._manager.__enter__()
+        self._open()
+        return self.connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        try:
+            if error is None:
+                settlement = self._settlement()
+                self.connections.run_on(self.connection, lambda: self.attempt.settling(settlement))
+        except BaseException as refusal:
+            self._manager.__exit__(type(refusal), refusal, refusal.__traceback__)
+            raise self._again(refusal) or refusal from None
+        try:
+            self._manager.__exit__(kind, error, trace)
+        except BaseException as refusal:
+            raise self._again(refusal) or refusal from None
+        if error is None:
+            self._settled()
+        elif (conflict := self._again(error)) is not None:
+            raise conflict from error
+
+    # Async
+
+    async def __aenter__(self) -> Any:
+        self._manager = self.connections.atransaction()
+        self.connection = await self._manager.__aenter__()
+        self._open()
+        return self.connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        try:
+            if error is None:
+                settlement = self._settlement()
+                await self.connections.arun_on(self.connection, lambda: self.attempt.settling(settlement))
+        except BaseException as refusal:
+            await self._manager.__aexit__(type(refusal), refusal, refusal.__traceback__)
+            raise self._again(refusal) or refusal from None
+        try:
+            await self._manager.__aexit__(kind, error, trace)
+        except BaseException as refusal:
+            raise self._again(refusal) or refusal from None
+        if error is None:
+            self._settled()
+        elif (conflict := self._again(error)) is not None:
+            raise conflict from error
+
+
+# The block that this code runs in: what it enqueues joins the block's transaction.
+joined: ContextVar[Block | None] = ContextVar("windlass_block", default=None)
+
+
+def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]:
+    refusals = yield from attempt.app.store.settle([settlement])
+    if refusals:
+        raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}")

@@ -1,0 +1,119 @@
+"""Why is this job not running? One sentence, and the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from .acting import Acting
+from .job import Job
+from .lifecycle import BLOCKED, COMPLETED, FAILED, PENDING, RUNNING
+from .operation import Operation
+from .stores.store import Filter, WorkerInfo
+from .twins import twins
+
+T = TypeVar("T")
+
+SHOWN = 10  # of the jobs that one waits for
+
+
+class Explaining(Acting):
+    """Part of `Windlass`."""
+
+    def _explain(self, id: UUID | str) -> Operation[str]:
+        """Why it is not running: what it waits for, who holds it, who could run it."""
+        job = yield from self._require(id)
+        reasons: dict[str, Callable[[Job], Operation[list[str]]]] = {
+            BLOCKED: self._why_blocked,
+            PENDING: self._why_pending,
+            RUNNING: self._who_runs,
+        }
+        if job.state in reasons:
+            lines = yield from reasons[job.state](job)
+        else:
+            lines = _how_it_ended(job)
+        first, *facts = lines
+        return "\n".join([f"Job {job.id} ({job.type}) {first}", *(f"- {fact}" for fact in facts)])
+
+    explain, aexplain = twins(_explain)
+
+    def _now(self) -> Operation[datetime]:
+        return (yield from self.store.now())
+
+    def _who_runs(self, job: Job) -> Operation[list[str]]:
+        now, until = (yield from self._now()), job.lease_expires_at
+        held = f"is running: attempt {_attempts(job)}, since {_moment(job.claimed_at)}."
+        if until is not None and until < now:
+            return [held, f"its lease by {job.worker} ended at {_moment(until)}: the next rescue gives it back"]
+        facts = [held, f"lease held by {job.worker} until {_moment(until)}"]
+        return facts + (["someone has asked to cancel it"] if job.cancel_requested else [])
+
+    def _why_blocked(self, job: Job) -> Operation[list[str]]:
+        blockers = (yield from self.store.blockers([job.id])).get(job.id, [])
+        left = list(dict.fromkeys(blocker.chain_id for blocker in blockers if not blocker.done))
+        facts: list[str] = []
+        for chain in left[:SHOWN]:
+            facts += [(yield from self._blocked_by(chain))]
+        more = [f"and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
+        return [f"is blocked: it waits for {len(left)} of {len(blockers)} chains.", *facts, *more]
+
+    def _blocked_by(self, chain: UUID) -> Operation[str]:
+        ends = yield from self.store.ends([chain])
+        if ends:
+            end = ends[0]
+            return f"blocked by {chain} ({end.type}), which has {end.state}: retry({str(end.id)!r}) brings it back"
+        found = yield from self.store.list(Filter(chain=chain), 1)
+        if not found:
+            return f"blocked by {chain}, which is gone: it was deleted, or was not kept"
+        return f"blocked by {chain} ({found[0].type}), which is {found[0].state}"
+
+    def _why_pending(self, job: Job) -> Operation[list[str]]:
+        now = yield from self._now()
+        facts = []
+        if job.run_at > now:
+            facts.append(f"not due until {_moment(job.run_at)}")
+        if job.expires_at is not None and job.expires_at <= now:
+            facts.append(f"expired at {_moment(job.expires_at)}")
+        if job.queue in (yield from self.store.paused()):
+            facts.append(f"queue {job.queue!r} is paused")
+        if job.order_key is not None:
+            head = yield from self.store.head(job.tenant, job.order_key)
+            if head is not None and head.id != job.id:
+                facts.append(f"behind job {head.id} ({head.state}) of its order key {job.order_key!r}")
+        workers = yield from self.store.workers()
+        facts += _who_could(job, workers)
+        if job.error is not None:
+            facts.append(f"attempt {_attempts(job)} ended with {job.error}")
+        first = facts[0] if facts else "it is due, and waits for a free slot of a worker"
+        return [f"is not running: {first}.", *facts[1:]]
+
+
+def _who_could(job: Job, workers: list[WorkerInfo]) -> list[str]:
+    if not workers:
+        return ["no worker is alive"]
+    of_queue = [one for one in workers if one.queues is None or job.queue in one.queues]
+    if not of_queue:
+        return [f"none of the {len(workers)} live workers serves queue {job.queue!r}"]
+    if not any(job.type in one.types for one in of_queue):
+        return [f"no live worker that serves queue {job.queue!r} knows the type {job.type!r}"]
+    return []
+
+
+def _how_it_ended(job: Job) -> list[str]:
+    when = _moment(job.finished_at)
+    if job.state == COMPLETED:
+        return [f"has completed, at {when}, in attempt {_attempts(job)}."]
+    facts = [] if job.error is None else [str(job.error)]
+    if job.state == FAILED:
+        return [f"has failed, at {when}, after attempt {_attempts(job)}.", *facts, "retry() brings it back"]
+    return [f"was cancelled, at {when}.", *facts]
+
+
+def _attempts(job: Job) -> str:
+    return f"{job.attempt} of {job.max_attempts}" if job.max_attempts else str(job.attempt)
+
+
+def _moment(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else moment.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,225 @@
+"""`attempt.transaction()`: what a handler writes and the completion of its job, together or not at all."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from windlass import Attempt, Continue, LeaseLost, Windlass
+
+from .conftest import Ledger
+
+
+def work(app: Windlass) -> None:
+    app.run_worker(until_idle=True, concurrency=5)
+
+
+def test_both_commit(app: Windlass, ledger: Ledger) -> None:
+    @app.task
+    async def in_loop(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "async")
+            attempt.complete("done")
+
+    @app.task
+    def in_thread(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            ledger.write(connection, "sync")
+            attempt.complete({"n": 1})
+
+    jobs = [in_loop.enqueue(), in_thread.enqueue()]
+    work(app)
+    assert ledger.entries == ["async", "sync"]
+    assert [job.refresh().output for job in jobs] == ["done", {"n": 1}]
+    assert app.counts()["completed"] == 2
+
+
+def test_a_block_that_raises_leaves_nothing(app: Windlass, ledger: Ledger) -> None:
+    @app.task(max_attempts=2, backoff=0)
+    async def fails(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, f"attempt {attempt.number}")
+            attempt.complete("never")
+            if attempt.number == 1:
+                raise RuntimeError("in the block")
+
+    job = fails.enqueue()
+    work(app)
+    assert ledger.entries == ["attempt 2"]
+    assert job.refresh().output == "never"
+
+
+def test_a_block_without_an_outcome_completes_with_none(app: Windlass, ledger: Ledger) -> None:
+    @app.task
+    def silent(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            ledger.write(connection, "x")
+
+    job = silent.enqueue()
+    work(app)
+    assert (job.refresh().state, job.refresh().output) == ("completed", None)
+
+
+def test_the_chain_goes_on_with_the_block(app: Windlass, ledger: Ledger) -> None:
+    @app.task
+    async def ship(order: int) -> str:
+        return f"shipped {order}"
+
+    @app.task
+    async def place(attempt: Attempt, order: int) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, f"order {order}")
+            attempt.complete(Continue(ship.call(order)))
+
+    job = place.enqueue(7)
+    work(app)
+    assert job.result() == "shipped 7"
+    assert ledger.entries == ["order 7"]
+
+
+def test_what_is_enqueued_in_the_block_joins_it(app: Windlass, ledger: Ledger) -> None:
+    @app.task
+    async def other() -> None: ...
+
+    @app.task(max_attempts=2, backoff=0)
+    async def parent(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "x")
+            await other.aenqueue()
+            if attempt.number == 1:
+                raise RuntimeError("no")
+
+    @app.task(max_attempts=2, backoff=0)
+    def sync_parent(attempt: Attempt) -> None:
+        with attempt.transaction():
+            other.enqueue()
+            if attempt.number == 1:
+                raise RuntimeError("no")
+
+    parent.enqueue()
+    sync_parent.enqueue()
+    work(app)
+    assert len(app.list(type="other")) == 2
+
+
+def test_a_lost_lease_rolls_back(app: Windlass, ledger: Ledger) -> None:
+    lost: list[Any] = []
+
+    @app.task
+    async def late(attempt: Attempt) -> None:
+        try:
+            async with attempt.transaction() as connection:
+                await ledger.awrite(connection, "late")
+                attempt.token = UUID(int=1)
+        except LeaseLost as error:
+            lost.append(error)
+            raise
+
+    job = late.enqueue()
+    work(app)
+    assert len(lost) == 1
+    assert ledger.entries == []
+    assert job.refresh().state == "running"
+
+
+def test_a_throw_after_the_block_undoes_nothing(
+    app: Windlass, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def careless(attempt: Attempt) -> str:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "kept")
+            attempt.complete("done")
+        raise RuntimeError("too late")
+
+    @app.task
+    async def talkative(attempt: Attempt) -> str:
+        async with attempt.transaction():
+            attempt.complete("said")
+        return "ignored"
+
+    with caplog.at_level(logging.WARNING, "windlass"):
+        jobs = [careless.enqueue(), talkative.enqueue()]
+        work(app)
+    assert [job.refresh().output for job in jobs] == ["done", "said"]
+    assert ledger.entries == ["kept"]
+    assert "too late" in caplog.text
+    assert "nothing is undone" in caplog.text
+    assert "is ignored" in caplog.text
+
+
+def test_a_conflict_in_the_block_is_tried_again_without_spending_an_attempt(app: Windlass, ledger: Ledger) -> None:
+    calls = []
+
+    def conflict() -> BaseException:
+        if ledger.kind == "postgresql":
+            import psycopg
+
+            return psycopg.errors.SerializationFailure("could not serialize")
+        if ledger.kind == "sqlite":
+            import sqlite3
+
+            return sqlite3.OperationalError("database is locked")
+        from pymongo.errors import OperationFailure
+
+        return OperationFailure("WriteConflict", 112, {"errorLabels": ["TransientTransactionError"]})
+
+    @app.task(max_attempts=1)
+    async def contended(attempt: Attempt) -> None:
+        calls.append(attempt.number)
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, f"call {len(calls)}")
+            if len(calls) < 3:
+                raise conflict()
+
+    job = contended.enqueue()
+    work(app)
+    assert calls == [1, 1, 1]
+    assert (job.refresh().state, job.refresh().attempt) == ("completed", 1)
+    assert ledger.entries == ["call 3"]
+
+
+def test_one_attempt_ends_in_one_block(app: Windlass, ledger: Ledger) -> None:
+    refused = []
+
+    @app.task
+    async def twice(attempt: Attempt) -> None:
+        async with attempt.transaction():
+            attempt.complete(1)
+            try:
+                attempt.complete(2)
+            except Exception as error:
+                refused.append(type(error).__name__)
+        try:
+            async with attempt.transaction():
+                pass
+        except Exception as error:
+            refused.append(type(error).__name__)
+
+    job = twice.enqueue()
+    work(app)
+    assert refused == ["Conflict", "Conflict"]
+    assert job.refresh().output == 1
+
+
+def test_on_a_transaction_of_ones_own(app: Windlass, ledger: Ledger) -> None:
+    """The pull interface, on a connection that the caller has opened."""
+
+    @app.task
+    def task(n: int) -> None: ...
+
+    jobs = [task.enqueue(n) for n in range(2)]
+    first, second = app.claim(2)
+    with app.store.connections.transaction() as connection:
+        ledger.write(connection, "one")
+        first.complete("mine", connection=connection)
+    with pytest.raises(RuntimeError), app.store.connections.transaction() as connection:
+        ledger.write(connection, "two")
+        second.complete("gone", connection=connection)
+        raise RuntimeError
+    states = {job.id: job.refresh().state for job in jobs}
+    assert (states[first.job.id], states[second.job.id]) == ("completed", "running")
+    assert ledger.entries == ["one"]
