@@ -223,6 +223,24 @@ def test_one_that_leaves_no_trace_is_not_refused_beside_one_that_collides(store:
     assert bench.look(watched).state == "completed"
 
 
+@pytest.mark.parametrize("by", ["chain", "order key"])
+def test_whoever_comes_while_one_ends_is_not_missed(store: MongoStore, bench: Bench, by: str) -> None:
+    """He that ends it has looked already, and has not written yet."""
+    bench.enqueue(first := new_job(order_key="key"))
+    bench.admit()
+    held = bench.claim_one()
+    bench.run(lambda: store.watch([first.id]))
+    late = blocked_by(held.id) if by == "chain" else new_job(order_key="key")
+
+    def come() -> None:
+        bench.enqueue(late)
+        bench.admit()
+
+    connection = Disturbed(store, before=come)
+    assert drive(persistent(lambda: store.settle([held.completes()])), connection) == []
+    assert bench.claim_one().id == late.id
+
+
 def test_a_job_in_line_that_is_put_off_leaves_the_line(bench: Bench) -> None:
     def replacing(**fields: Any) -> NewJob:
         return new_job(order_key="key", unique_key="u", unique_until="claimed", on_conflict="replace", **fields)
