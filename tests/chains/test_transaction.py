@@ -216,10 +216,15 @@ def test_on_a_transaction_of_ones_own(app: Windlass, ledger: Ledger) -> None:
     with app.store.connections.transaction() as connection:
         ledger.write(connection, "one")
         first.complete("mine", connection=connection)
-    with pytest.raises(RuntimeError), app.store.connections.transaction() as connection:
-        ledger.write(connection, "two")
-        second.complete("gone", connection=connection)
-        raise RuntimeError
+
+    def fail_after_completing() -> None:
+        with app.store.connections.transaction() as connection:
+            ledger.write(connection, "two")
+            second.complete("gone", connection=connection)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_after_completing()
     states = {job.id: job.refresh().state for job in jobs}
     assert (states[first.job.id], states[second.job.id]) == ("completed", "running")
     assert ledger.entries == ["one"]

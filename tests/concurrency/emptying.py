@@ -9,7 +9,7 @@ from windlass.stores.mongodb.base import Base
 from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
-TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules")
+TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules", "edges")
 COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "timetable")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from windlass.stores.store import Store
 
-from . import key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
+from . import entangled_pairs, key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
 from .emptying import empty
 from .interleaving import Performance, explore
 from .pairs import PAIRS

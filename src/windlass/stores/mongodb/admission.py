@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...job import Job
-from ...lifecycle import BLOCKED, COMPLETED, FINISHED, LIVE
+from ...lifecycle import BLOCKED, COMPLETED, LIVE
 from ...operation import Operation, Request
 from ..store import Admitted, Blocker
 from ..wakeup import Hint
-from .documents import Document, chain_of, to_job
+from .chains import last_of_each
+from .documents import chain_of
 from .entangled import WAITS_BY, Entangled
 
 LINK = {"$inc": {"linked": 1}}  # each time anew: whoever settles the job at this moment must collide with it
@@ -84,13 +84,6 @@ class Admission(Entangled):
             live = {"$or": members, "state": {"$in": sorted(LIVE)}}
             yield Request(self.jobs, "update_many", (live, LINK), alone=True)
 
-    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
-        rows = yield self.find_chains([*chains], {"state": 1, "chain_id": 1, "chain_index": 1}, alone=True)
-        last = [row["_id"] for row in last_of_each(rows) if row["state"] in FINISHED]
-        ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
-        rows = (yield self.find_jobs(ended, size=len(last))) if last else ()
-        return [to_job(row) for row in rows]
-
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         options = {"sort": [("job", 1), ("position", 1)], "batch_size": 10_000}
         edges = yield Request(self.edges, "find", ({"job": {"$in": [*ids]}},), options, alone=True)
@@ -98,11 +91,3 @@ class Admission(Entangled):
         for edge in edges:
             found.setdefault(edge["job"], []).append(Blocker(edge["chain_id"], edge["done"], edge.get("output")))
         return found
-
-
-def last_of_each(rows: Sequence[Document]) -> list[Document]:
-    """Of the jobs of some chains the last of each: the only one that may be live, or come to life again."""
-    last: dict[UUID, Document] = {}
-    for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
-        last[chain_of(row)] = row
-    return [*last.values()]

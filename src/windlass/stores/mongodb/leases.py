@@ -10,7 +10,6 @@ from uuid import UUID
 
 from pymongo import UpdateMany
 
-from ...job import Job
 from ...lifecycle import FAILED, FINISHED, RUNNING
 from ...logs import Log
 from ...operation import Operation, Request
@@ -52,13 +51,6 @@ class Leases(Settlements):
         filter = {"state": RUNNING, "token": {"$in": [*tokens]}}
         (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed(seconds)), alone=True)
         return int(result.matched_count)
-
-    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
-        running = {"_id": {"$in": [*ids]}, "state": RUNNING}
-        change = {"$set": {"token": token}, "$unset": {"worker": ""}}
-        yield Request(self.jobs, "update_many", (running, change))
-        rows = yield self.find_jobs({**running, "token": token}, size=len(ids), alone=False)
-        return [to_job(row) for row in rows]
 
     def _renewed(self, seconds: float, progress: str | None = None) -> list[Document]:
         now = self.now_expression

@@ -9,6 +9,7 @@ from ...clock import Clock
 from ..names import check_name
 from .actions import Actions
 from .admission import Admission
+from .chains import Chains
 from .claim import Claims
 from .connections import MongoConnections, Target
 from .deletion import Deletions
@@ -21,7 +22,7 @@ from .upkeep import Upkeep
 from .wakeup import MongoWakeup
 
 
-class MongoStore(Migrations, Schedules, Admission, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
+class MongoStore(Migrations, Schedules, Admission, Chains, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:

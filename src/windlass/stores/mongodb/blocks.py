@@ -1,0 +1,40 @@
+"""Sessions that are given to handlers: each with a transaction, committed when the block ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.client_session import ClientSession
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from ...operation import Transient
+
+if TYPE_CHECKING:
+    from .connections import MongoConnections
+
+# As our own transactions: what is read is not undone, what is written stays.
+CONCERNS: dict[str, Any] = {"read_concern": ReadConcern("snapshot"), "write_concern": WriteConcern("majority")}
+
+
+@contextmanager
+def transaction(connections: MongoConnections) -> Iterator[ClientSession]:
+    with connections.client().start_session() as session, session.start_transaction(**CONCERNS):
+        yield session
+
+
+@asynccontextmanager
+async def atransaction(connections: MongoConnections) -> AsyncIterator[AsyncClientSession]:
+    client = await connections.async_client()
+    async with client.start_session() as session, await session.start_transaction(**CONCERNS):
+        yield session
+
+
+def is_transient(error: BaseException) -> bool:
+    return isinstance(error, Transient) or (
+        isinstance(error, PyMongoError) and error.has_error_label("TransientTransactionError")
+    )
