@@ -10,7 +10,7 @@ from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
 TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules", "edges")
-COLLECTIONS = ("jobs", "keys", "queues", "tallies", "timetable")
+COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "timetable")
 
 
 def empty(store: Store) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from bson import Timestamp
 
 from tests.mongodb.support import explain, first_request, indexes_used, new, raw, settled
 from windlass.clock import EPOCH
@@ -17,17 +18,20 @@ from windlass.stores.mongodb.endings import Member, ending_of, writes_of
 from windlass.stores.store import ClaimRequest, Filter, Position
 
 FINISHED, FUTURE, DUE, RUNNING, FAILED = 50_000, 10_000, 1_000, 200, 50
+IN_LINE, LATER, LANES = 5_000, 2_000, 10
 
 
 @pytest.fixture
 def full(store: MongoStore) -> MongoStore:
-    """Much that is finished or in the future; a little that is due, that runs, that failed."""
+    """Much that is finished or in the future, or waits for its turn; a little that is due, that runs, that failed."""
     now = datetime.now(UTC).replace(microsecond=0)
     documents = []
 
     def add(count: int, state: str, **fields: object) -> None:
         for position in range(count):
             document = to_document(new(tenant="" if position % 100 else "acme"), now)
+            if "due_at" in fields:
+                del document["run_at"]
             documents.append({**document, "state": state, **fields})
 
     add(FINISHED, "completed", type="old", purge_at=now + timedelta(days=1), finished_at=now)
@@ -35,6 +39,10 @@ def full(store: MongoStore) -> MongoStore:
     add(FUTURE, "pending", run_at=now + timedelta(days=1))
     for rank in (-1, 0, 1):
         add(DUE // 3, "pending", rank=rank, run_at=now - timedelta(seconds=1))
+    for key in range(LANES):
+        ordered = {"order_key": f"key {key}", "due_at": now, "arrival": Timestamp(1, key)}
+        add(IN_LINE // LANES, "pending", lane=1, place=now, **ordered)
+        add(LATER // LANES, "pending", lane=0, arriving="in line", **{**ordered, "due_at": now + timedelta(days=1)})
     add(RUNNING, "running", token=uuid4(), leased_until=now - timedelta(seconds=1))
     raw(store, "jobs").insert_many(documents, ordered=False)
     return store
@@ -47,6 +55,8 @@ def test_plans(full: MongoStore) -> None:
     lists_use_their_indexes(full)
     live_queues_are_stepped_through(full)
     the_next_due_is_stepped_to(full)
+    lines_are_stepped_to(full)
+    admission_looks_at_what_has_arrived(full)
     writes_of_a_worker_look_at_its_jobs_alone(full)
 
 
@@ -71,7 +81,8 @@ def claims_follow_the_ready_index(store: MongoStore) -> None:
 
 def claims_go_on_where_they_left_off(store: MongoStore) -> None:
     """Also where the rank in which they left off has nothing but the future: that is skipped."""
-    due = list(raw(store, "jobs").find({"state": "pending", "rank": 0}).sort([("run_at", 1), ("_id", 1)]).limit(330))
+    plain = {"state": "pending", "rank": 0, "lane": None}
+    due = list(raw(store, "jobs").find(plain).sort([("run_at", 1), ("_id", 1)]).limit(330))
     after = Position(0, due[-1]["run_at"], due[-1]["_id"])
     stats = explain(store, claim_request(store, after=after))
     assert indexes_used(stats) == {"ready"}
@@ -122,6 +133,26 @@ def the_next_due_is_stepped_to(store: MongoStore) -> None:
     assert "DISTINCT_SCAN" in str(answer)
     assert answer["stages"][0]["$cursor"]["executionStats"]["totalKeysExamined"] < 10
     assert -60 < (store.connections.run(lambda: store.next_due(["none", "q"])) or 0) < -0.9
+
+
+def lines_are_stepped_to(store: MongoStore) -> None:
+    request = first_request(store.promote([("", f"key {key}") for key in range(LANES)]))
+    command = {"aggregate": request.collection, "pipeline": request.arguments[0], "cursor": {}, **request.options}
+    answer = raw(store, "jobs").database.command("explain", command, verbosity="executionStats")
+    assert "DISTINCT_SCAN" in str(answer)
+    assert answer["stages"][0]["$cursor"]["executionStats"]["totalKeysExamined"] <= 2 * LANES
+
+
+def admission_looks_at_what_has_arrived(store: MongoStore) -> None:
+    for looks in (0, 1):
+        stats = explain(store, first_request(store.admit(100), [[]] * looks))
+        assert indexes_used(stats) == {"arriving"}
+        assert stats["totalKeysExamined"] <= 1
+    store.clock.move(timedelta(days=2))
+    stats = explain(store, first_request(store.admit(100)))
+    assert (stats["nReturned"], stats["totalKeysExamined"]) == (100, 100)
+    assert "SORT" not in stage_names(stats)
+    store.clock.move(timedelta(days=-2))
 
 
 def writes_of_a_worker_look_at_its_jobs_alone(store: MongoStore) -> None:

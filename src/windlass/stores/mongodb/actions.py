@@ -1,4 +1,4 @@
-"""What people do to jobs and queues: cancel, bring back, run now, delete, pause, resume."""
+"""What people do to jobs and queues: cancel, bring back, run now, pause, resume."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from uuid import UUID
 
 from pymongo import UpdateOne
 
-from ...lifecycle import CANCELLED, FINISHED, PENDING, RUNNING, Event, State, allows
+from ...lifecycle import BLOCKED, CANCELLED, PENDING, RUNNING, Event, State, allows
 from ...operation import Operation, Request
 from ...outcome import Settlement
 from ..store import Change
-from .documents import Document
+from .documents import Document, run_at_of, to_line
 from .settle import Settlements
 from .tallies import Slot, slot_of_finished
 
@@ -49,6 +49,7 @@ class Actions(Settlements):
         changes = refused(ids, documents)
         candidates = list(allowed("bring back", documents))
         held = yield from self._held_keys(document for _, document in candidates)
+        done = yield from self._what_they_waited_for([id for id, _ in candidates])
         writes: list[UpdateOne] = []
         counts: Counter[Slot] = Counter()
         for id, document in candidates:
@@ -58,12 +59,22 @@ class Actions(Settlements):
             if key is not None:
                 held.add(key)
             counts[slot_of_finished(document)] -= 1
-            writes.append(UpdateOne({"_id": id, "state": document["state"]}, brought_back(document, now)))
-            changes[id] = change(document, PENDING)
+            update = brought_back(document, now, done.get(id))
+            writes.append(UpdateOne({"_id": id, "state": document["state"]}, update))
+            changes[id] = change(document, update["$set"]["state"])
         if writes:
             yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
             yield from self.add_tallies(counts)
         return [changes[id] for id in ids]
+
+    def _what_they_waited_for(self, ids: Sequence[UUID]) -> Operation[dict[UUID, bool]]:
+        """Of those that waited for others: whether all of it is done."""
+        pipeline = [
+            {"$match": {"job": {"$in": [*ids]}}},
+            {"$group": {"_id": "$job", "done": {"$min": "$done"}}},
+        ]
+        rows = (yield Request(self.edges, "aggregate", (pipeline,))) if ids else ()
+        return {row["_id"]: row["done"] for row in rows}
 
     def _held_keys(self, documents: Iterable[Document]) -> Operation[set[tuple[str, str]]]:
         """Which of the keys that these jobs would hold again belong to others by now."""
@@ -81,29 +92,13 @@ class Actions(Settlements):
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         documents, now = yield from self.read_brief(ids)
         changes = refused(ids, documents)
-        waiting = []
+        waiting: defaultdict[str, list[UUID]] = defaultdict(list)
         for id, document in allowed("run now", documents):
             changes[id] = change(document, document["state"])
-            if document["run_at"] > now:  # what is due already keeps its place
-                waiting.append(id)
-        if waiting:
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": waiting}}, {"$set": {"run_at": now}}))
-        return [changes[id] for id in ids]
-
-    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, _ = yield from self.read_brief(ids)
-        changes = refused(ids, documents)
-        gone = []
-        counts: Counter[Slot] = Counter()
-        for id, document in allowed("delete", documents):
-            gone.append(id)
-            changes[id] = change(document, document["state"])
-            if document["state"] in FINISHED:
-                counts[slot_of_finished(document)] -= 1
-        if gone:
-            yield Request(self.jobs, "delete_many", ({"_id": {"$in": gone}, "state": {"$ne": RUNNING}},))
-            yield Request(self.keys, "delete_many", ({"job_id": {"$in": gone}},))
-            yield from self.add_tallies(counts)
+            if run_at_of(document) > now:  # what is due already keeps its place
+                waiting["run_at" if "run_at" in document else "due_at"].append(id)
+        for name, those in waiting.items():
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": those}}, {"$set": {name: now}}))
         return [changes[id] for id in ids]
 
     def pause(self, queue: str) -> Operation[None]:
@@ -141,9 +136,20 @@ def key_to_hold(document: Document) -> tuple[str, str] | None:
     return document["tenant"], document["unique_key"]
 
 
-def brought_back(document: Document, now: datetime) -> Document:
-    """Of who held it before nothing is left: whatever they still send is refused."""
-    changes: dict[str, Any] = {"state": PENDING, "attempt": 0, "run_at": now}
+def brought_back(document: Document, now: datetime, done: bool | None) -> Document:
+    """Of who held it before nothing is left: whatever they still send is refused. `done`: whether it need not wait for
+    others any more; None: it never did. Who waits for its chain is linked to it as before."""
+    blocked = done is False
+    changes: dict[str, Any] = {"state": BLOCKED if blocked else PENDING, "attempt": 0, "run_at": now}
+    update: Document = {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
-    return {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}
+    if done:
+        changes["blockers_left"] = 0
+    if blocked:
+        changes["arriving"] = "blocked"
+    if document.get("order_key") is not None:
+        changes |= to_line(changes.pop("run_at"), blocked=blocked)
+        update["$unset"]["run_at"] = ""
+        update["$currentDate"] = {"arrival": {"$type": "timestamp"}}
+    return update

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from ...clock import EPOCH, Clock
 from ...errors import SchemaMismatch
 from ...operation import Operation, Request
+from ..wakeup import Hint
 from .documents import MILLISECOND, Document, round_down
+from .wakeup import to_documents
 
 # What a decision about a job needs to know of it, without its payloads.
 BRIEF = dict.fromkeys(
     (
         *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "counted_by"),
-        *("purge_at", "keep_seconds", "cancel_requested", "unique_key", "unique_until"),
+        *("purge_at", "keep_seconds", "cancel_requested", "unique_key", "unique_until", "chain_id", "chain_index"),
+        *("order_key", "lane", "due_at", "linked", "blockers_left", "arriving"),
     ),
     1,
 )
+
+ANY_MOMENT = {"$gte": datetime(1, 1, 1, tzinfo=UTC)}  # of jobs that can be claimed, sooner or later; others have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Base:
         self.clock = clock or Clock()
         self.prefix = prefix
         self.jobs = f"{prefix}jobs"
+        self.edges = f"{prefix}edges"
         self.keys = f"{prefix}keys"
         self.queues = f"{prefix}queues"
         self.tallies = f"{prefix}tallies"
@@ -82,6 +88,15 @@ class Base:
         rows = yield self.find_jobs({"_id": {"$in": wanted}}, projection, size=len(wanted), alone=alone)
         now = self.by_our_clock(rows[0]["now"]) if rows else EPOCH
         return {row["_id"]: row for row in rows}, now
+
+    def find_chains(self, chains: Sequence[UUID], projection: Mapping[str, Any], *, alone: bool) -> Request:
+        """All jobs of these chains. The first of a chain is the one whose id it bears; an index has the others."""
+        members = [{"_id": {"$in": chains}}, {"chain_id": {"$in": chains}, "chain_index": {"$gt": 0}}]
+        return self.find_jobs({"$or": members}, projection, size=len(chains), alone=alone)
+
+    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        if hints:
+            yield Request(self.hints, "insert_many", (to_documents([*hints]),), {"ordered": False}, alone=True)
 
 
 def no_schema() -> SchemaMismatch:

@@ -10,7 +10,7 @@ from ...job import Job
 from ...lifecycle import FINISHED, RUNNING
 from ...operation import Operation, Request
 from .base import Base
-from .documents import to_job
+from .documents import HEAD, Document, chain_of, to_job
 
 
 class Chains(Base):
@@ -18,17 +18,16 @@ class Chains(Base):
         return (yield from self.read_now())
 
     def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
-        filter = {"tenant": tenant, "order_key": order_key, "lane": 2}
+        filter = {"tenant": tenant, "order_key": order_key, "lane": HEAD}
         rows = yield Request(self.jobs, "find", (filter,), alone=True)
         return to_job(rows[0]) if rows else None
 
     def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
-        """One collection has them all: the last job of a chain is its end if it has ended."""
-        wanted = list(chains)
-        filter = {"$or": [{"_id": {"$in": wanted}}, {"chain_id": {"$in": wanted}, "chain_index": {"$gt": 0}}]}
-        rows = yield Request(self.jobs, "find", (filter,), {"sort": [("chain_index", 1)]}, alone=True)
-        last = {row.get("chain_id") or row["_id"]: row for row in rows}
-        return [to_job(row) for row in last.values() if row["state"] in FINISHED]
+        rows = yield self.find_chains([*chains], {"state": 1, "chain_id": 1, "chain_index": 1}, alone=True)
+        last = [row["_id"] for row in last_of_each(rows) if row["state"] in FINISHED]
+        ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
+        rows = (yield self.find_jobs(ended, size=len(last))) if last else ()
+        return [to_job(row) for row in rows]
 
     def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
         filter = {"_id": {"$in": list(ids)}, "state": RUNNING}
@@ -36,3 +35,11 @@ class Chains(Base):
         yield Request(self.jobs, "update_many", (filter, change))
         rows = yield Request(self.jobs, "find", ({**filter, "token": token},))
         return [to_job(row) for row in rows]
+
+
+def last_of_each(rows: Sequence[Document]) -> list[Document]:
+    """Of the jobs of some chains the last of each: the only one that may be live, or come to life again."""
+    last: dict[UUID, Document] = {}
+    for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
+        last[chain_of(row)] = row
+    return [*last.values()]

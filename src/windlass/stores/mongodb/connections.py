@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -43,6 +44,7 @@ from ...operation import (
     persistent,
 )
 from .base import Hurried
+from .blocks import atransaction, is_transient, transaction
 from .failures import COMMIT_UNKNOWN, RAISED, STANDALONE, translate
 
 T = TypeVar("T")
@@ -238,8 +240,11 @@ def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
 
 
 class MongoConnections:
+    is_transient = staticmethod(is_transient)
+
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.transaction, self.atransaction = partial(transaction, self), partial(atransaction, self)
         self._pid = os.getpid()
         self._client: MongoClient[Any] | None = None
         self._opening = threading.Lock()

@@ -36,6 +36,7 @@ class Ending(NamedTuple):
     run_at: datetime | None
     delay_seconds: float | None
     refund: int
+    entangled: bool
 
 
 class Member(NamedTuple):
@@ -86,6 +87,7 @@ def ending_of(settlement: Settlement, document: Document) -> Ending:
         settlement.run_at,
         settlement.delay_seconds,
         settlement.refund,
+        "lane" in document or "blockers_left" in document,
     )
 
 
@@ -105,7 +107,8 @@ def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
 def writes_of(
     groups: Mapping[Ending, Sequence[Member]], now: datetime, *, rescued: bool = False, mark: ObjectId | None = None
 ) -> list[UpdateMany | DeleteMany]:
-    """`rescued`: by somebody else than who holds the lease. `mark`: what the finished jobs bear."""
+    """`rescued`: by somebody else than who holds the lease. `mark`: what the finished jobs bear; it stands for a write
+    outside a transaction, which ends no job that others hang on."""
     return [
         write_of(ending, chunk, now, rescued, mark)
         for ending, members in groups.items()
@@ -143,6 +146,8 @@ def write_of(
     fence["state"] = {"$in": WAITING} if ending.token is None and not rescued else RUNNING
     if ending.state == PENDING and not rescued:
         fence["cancel_requested"] = {"$ne": True}
+    if ending.state in FINISHED and mark is not None:
+        fence |= {"linked": None, "lane": None}
     if ending.state in FINISHED and ending.keep_seconds == 0:
         return DeleteMany(fence, hint="_id_")
     update = finished(ending, now, rescued, mark) if ending.state in FINISHED else sent_back(ending, now, rescued)
@@ -201,6 +206,8 @@ def finished(ending: Ending, now: datetime, rescued: bool, mark: ObjectId | None
         leftovers.append("previous_token")
     if ending.error is None:
         leftovers.append("error")
+    if ending.entangled:
+        leftovers += ["lane", "place", "arriving", "blockers_left"]
     return {"$set": changes, "$unset": dict.fromkeys(leftovers, "")}
 
 

@@ -4,6 +4,9 @@ Three ways, by what is asked: jobs with fresh ids and no key are simply inserted
 or with a key, is upserted, outside a transaction (where the server itself waits for a key that another transaction
 holds); a batch of such jobs, or a key that outlives its job, is read and written in one transaction.
 
+What a job waits for are edges, inserted with it. Nothing of what it waits for is written, nor of the line that it will
+stand in: both is for admission, so that whoever enqueues in a transaction of his own holds nobody up.
+
 In a transaction all is read from one snapshot. What it shows as free either is, or the write ends in a write conflict,
 never in a duplicate-key error: that would end the caller's transaction without a label that tells him to try again.
 """
@@ -16,15 +19,16 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
+import msgspec
 from pymongo import InsertOne, ReplaceOne, ReturnDocument, UpdateOne
 
-from ...errors import Conflict
+from ...errors import Conflict, JobNotFound
 from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, PENDING
 from ...operation import Operation, Request, Transient
 from ..store import Enqueued
 from .base import Base
-from .documents import HELD_BY_JOB, Document, add, rewritten, round_up, to_document, to_job
+from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up, to_document, to_job
 from .failures import Duplicate
 
 WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
@@ -38,20 +42,50 @@ class Enqueues(Base):
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         if not jobs:
             return []
+        jobs = yield from self._with_chains(jobs)
         plain = not resent and not any(new.id_given or new.unique_key is not None for new in jobs)
         if plain and len({new.id for new in jobs}) == len(jobs):
             return (yield from self._insert(jobs))
-        if len(jobs) == 1 and not has_record(jobs[0]):
+        if len(jobs) == 1 and not needs_more(jobs[0]):
             return [(yield from self._upsert(jobs[0], resent))]
         return (yield from self._resolve(jobs))
+
+    def _with_chains(self, jobs: Sequence[NewJob]) -> Operation[Sequence[NewJob]]:
+        """What each waits for are the chains of the jobs that it names; those must be there, or come with it."""
+        named = {blocker for new in jobs for blocker in new.blockers}
+        if not named:
+            return jobs
+        chains = {new.id: new.chain_id or new.id for new in jobs}
+        others = [*(named - chains.keys())]
+        rows = yield self.find_jobs({"_id": {"$in": others}}, {"chain_id": 1}, size=len(others))
+        chains |= {row["_id"]: chain_of(row) for row in rows}
+        for new in jobs:
+            for blocker in new.blockers:
+                if blocker not in chains:
+                    raise JobNotFound(f"job {new.id} ({new.type}) is to wait for {blocker}, which does not exist")
+        return [
+            msgspec.structs.replace(new, blockers=tuple(chains[one] for one in new.blockers)) if new.blockers else new
+            for new in jobs
+        ]
+
+    def _add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
+        edges = [
+            {"job": new.id, "position": position, "chain_id": chain, "done": False}
+            for new in jobs
+            for position, chain in enumerate(new.blockers)
+        ]
+        if edges:
+            yield Request(self.edges, "insert_many", (edges,), {"ordered": False})
 
     # Nothing to compare with
 
     def _insert(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
-        """One document is atomic by itself; many are so in a transaction."""
+        """One document is atomic by itself; many, or one with edges, are so in a transaction."""
         now = yield from self.read_now()
         documents = [to_document(new, now) for new in jobs]
-        yield Request(self.jobs, "insert_many", (documents,), {"ordered": False}, alone=len(documents) == 1)
+        alone = len(documents) == 1 and not jobs[0].blockers
+        yield Request(self.jobs, "insert_many", (documents,), {"ordered": False}, alone)
+        yield from self._add_edges(jobs)
         return [Enqueued(to_job(document), True) for document in documents]
 
     # One job
@@ -87,8 +121,9 @@ class Enqueues(Base):
             raise conflict(new, found[0]["_id"])
         if new.on_conflict == "replace" and found[0]["state"] in WAITING:
             filter = {"_id": found[0]["_id"], "unique_held": True, "state": {"$in": WAITING}}
+            filter["lane"] = found[0].get("lane")
             options = {"return_document": ReturnDocument.AFTER}
-            update = rewrite(rewritten(new, now, found[0]["created_at"]))
+            update = rewrite(rewritten(new, found[0], now))
             found = yield Request(self.jobs, "find_one_and_update", (filter, update), options, alone=True)
         return found[0]  # type: ignore[no-any-return]
 
@@ -105,6 +140,7 @@ class Enqueues(Base):
             yield Request(self.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
         if batch.records:
             yield Request(self.keys, "bulk_write", (batch.records,), {"ordered": False})
+        yield from self._add_edges(batch.added)
         return [Enqueued(to_job(document, created=created), created) for document, created in answers]
 
     def _holders(self, jobs: Sequence[NewJob], now: datetime) -> Operation[Holders]:
@@ -145,6 +181,7 @@ class Batch:
         self.now, self.known, self.holders = now, known, holders
         self.writes: dict[UUID, InsertOne[Any] | UpdateOne] = {}
         self.records: list[ReplaceOne[Any]] = []
+        self.added: list[NewJob] = []
 
     def add(self, new: NewJob) -> tuple[Document, bool]:
         """The document of this job, or of the one in its place."""
@@ -158,6 +195,7 @@ class Batch:
             return self._yield_to(self.holders[key], new), False
         document = self.known[new.id] = to_document(new, self.now)
         self.writes[new.id] = InsertOne(document)
+        self.added.append(new)
         if new.unique_key is not None:
             self.holders[key] = document
         if has_record(new):
@@ -168,7 +206,7 @@ class Batch:
         if new.on_conflict == "raise" and holder["_id"] != new.id:
             raise conflict(new, holder["_id"])
         if new.on_conflict == "replace" and holder.get("unique_held") and holder["state"] in WAITING:
-            changes = rewritten(new, self.now, holder["created_at"])
+            changes = rewritten(new, holder, self.now)
             holder.update(changes)
             for name in [name for name, value in changes.items() if value is None]:
                 del holder[name]
@@ -188,6 +226,11 @@ class Batch:
 def has_record(new: NewJob) -> bool:
     """Whether its key outlives it, in a record of its own."""
     return new.unique_key is not None and new.unique_until not in HELD_BY_JOB
+
+
+def needs_more(new: NewJob) -> bool:
+    """Whether one upsert is not enough: it takes one document, and fills in no count of arrivals."""
+    return has_record(new) or bool(new.blockers) or new.order_key is not None
 
 
 def key_of(new: NewJob) -> Key:

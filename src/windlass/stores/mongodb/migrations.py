@@ -16,6 +16,7 @@ from ...errors import SchemaMismatch
 from ...lifecycle import BLOCKED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .base import Base
+from .documents import HEAD, IN_LINE
 from .failures import Duplicate
 
 HINTS_KEPT = 300  # seconds
@@ -66,6 +67,25 @@ MIGRATIONS = (
                 {"partialFilterExpression": {"finished_at": {"$exists": True}}},
             ),
             Index("jobs", "blocked", up("state", "queue", "type"), {"partialFilterExpression": {"state": BLOCKED}}),
+            # Who is at the head of a lane, one at the most; who is in its line, in order; who is on the way in.
+            Index(
+                "jobs",
+                "heads",
+                up("tenant", "order_key"),
+                {"unique": True, "partialFilterExpression": {"lane": HEAD}},
+            ),
+            Index(
+                "jobs",
+                "line",
+                up("lane", "tenant", "order_key", "place", "arrival"),
+                {"partialFilterExpression": {"lane": IN_LINE}},
+            ),
+            Index(
+                "jobs",
+                "arriving",
+                up("arriving", "due_at", "arrival"),
+                {"partialFilterExpression": {"arriving": {"$exists": True}}},
+            ),
             Index("jobs", "by_type", up("type", "_id")),
             Index("jobs", "by_tenant", up("tenant", "_id"), {"partialFilterExpression": {"tenant": {"$gt": ""}}}),
             Index(
@@ -81,6 +101,9 @@ MIGRATIONS = (
                 {"unique": True, "partialFilterExpression": {"unique_held": True}},
             ),
             Index("jobs", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
+            # What each blocked job waits for, in the order given.
+            Index("edges", "by_job", up("job", "position"), {"unique": True}),
+            Index("edges", "by_chain", up("chain_id"), {"partialFilterExpression": {"done": False}}),
             Index("keys", "ends", up("ends_at"), {"expireAfterSeconds": 0, "sparse": True}),
             Index("keys", "by_job", up("job_id")),
             Index("tallies", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),

@@ -10,24 +10,38 @@ import msgspec
 from ...lifecycle import PENDING
 from ...operation import Operation, Request
 from ..store import WorkerInfo
-from .base import Base
+from .base import ANY_MOMENT, Base
+from .documents import Document
 
 
 class Presence(Base):
     def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
-        """Through the ready index, one look for each priority that is in use, however many jobs wait."""
+        """Through the ready index, one look for each priority that is in use, however many jobs wait. Those with an
+        order key, of whatever queue, are to be let in when they are due."""
         seconds: list[float] = []
         for queue in queues:
             pipeline = [
-                {"$match": {"state": PENDING, "queue": queue}},
+                {"$match": {"state": PENDING, "queue": queue, "run_at": ANY_MOMENT}},
                 {"$sort": {"rank": 1, "run_at": 1}},
                 {"$group": {"_id": "$rank", "run_at": {"$first": "$run_at"}}},
                 {"$group": {"_id": None, "run_at": {"$min": "$run_at"}}},
-                {"$project": {"seconds": {"$divide": [{"$subtract": ["$run_at", self.now_expression]}, 1000]}}},
+                {"$project": self._seconds_until("$run_at")},
             ]
             rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
             seconds += [float(row["seconds"]) for row in rows]
+        later = {"$expr": {"$gt": ["$due_at", self.now_expression]}}
+        first: list[Document] = [
+            {"$match": {"arriving": "in line", **later}},
+            {"$sort": {"arriving": 1, "due_at": 1}},
+            {"$limit": 1},
+            {"$project": self._seconds_until("$due_at")},
+        ]
+        rows = yield Request(self.jobs, "aggregate", (first,), {"hint": "arriving"}, alone=True)
+        seconds += [float(row["seconds"]) for row in rows]
         return min(seconds, default=None)
+
+    def _seconds_until(self, moment: str) -> Document:
+        return {"seconds": {"$divide": [{"$subtract": [moment, self.now_expression]}, 1000]}}
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         now = yield from self.read_now()

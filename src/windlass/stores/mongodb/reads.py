@@ -11,7 +11,7 @@ from ...job import Job
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Request
 from ..store import Counts, Filter, Tally
-from .base import Base
+from .base import ANY_MOMENT, Base
 from .documents import Document, to_job
 
 BY_QUEUE_AND_TYPE = {"queue": "$queue", "type": "$type", "state": "$state"}
@@ -48,7 +48,7 @@ class Reads(Base):
 
     def live_queues(self) -> Operation[builtins.list[str]]:
         """One step through the ready index for each queue, however many jobs it has."""
-        pipeline = [{"$match": {"state": PENDING}}, {"$group": {"_id": "$queue"}}]
+        pipeline = [{"$match": {"state": PENDING, "run_at": ANY_MOMENT}}, {"$group": {"_id": "$queue"}}]
         rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
         return sorted(row["_id"] for row in rows)
 

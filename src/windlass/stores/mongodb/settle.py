@@ -3,7 +3,7 @@
 Each settlement is atomic by itself, for it is one write to one document. So a batch needs no transaction, which would
 cost four times as much; where it is cut short, those that were written are found to be so when it is sent again. What
 has changed between our reading and our writing is judged again. Only what bears no token, and could not be told from
-what others did, is settled in a transaction, as are jobs that are rescued or cancelled.
+what others did, is settled in a transaction, as are jobs that are rescued or cancelled, and those on which others hang.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
 from ..store import Refusal
 from .documents import Document, to_key
-from .endings import Ending, Member, ending_of, foresee, judge, purge_moment, writes_of
+from .endings import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
+from .entangled import Entangled, Judged, hangs_on
 from .tallies import Slot, Tallies, slot_of
 
 AT_ONCE = 10_000  # settlements; their ids must fit into one document
 ROUNDS = 8  # for jobs that change whenever we look
-SETTLED_BY = dict.fromkeys(("queue", "type", "keep_seconds", "cancel_requested"), 1)
+SETTLED_BY = dict.fromkeys(("queue", "type", "keep_seconds", "cancel_requested", "linked", "lane", "blockers_left"), 1)
 
-Judged = tuple[Settlement, Document]
 Groups = dict[Ending, list[Member]]
 
 
-class Settlements(Tallies):
+class Settlements(Entangled, Tallies):
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
         refusals: list[Refusal] = []
         for start in range(0, len(settlements), AT_ONCE):
@@ -51,7 +51,8 @@ class Settlements(Tallies):
 
     def write_endings(self, accepted: Iterable[Judged], now: datetime, *, rescued: bool = False) -> Operation[None]:
         """Write what was judged to be right, and count it. `rescued`: by somebody else than who holds the lease."""
-        groups, slots = grouped(accepted, now)
+        judged = [*accepted]
+        groups, slots = grouped(judged, now)
         if not groups:
             return
         writes = writes_of(groups, now, rescued=rescued)
@@ -59,6 +60,7 @@ class Settlements(Tallies):
         if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
             raise Transient("a job changed while it was being settled")
         yield from self.add_tallies({slot: len(ids) for slot, ids in slots.items()})
+        yield from self.end_entangled([one for one in judged if hangs_on(*one)], now)
 
     # Without one
 
@@ -68,7 +70,10 @@ class Settlements(Tallies):
         for _ in range(ROUNDS):
             accepted, refused, now = yield from self._judge(left)
             refusals += refused
-            left = (yield from self._write_each(accepted, now)) if accepted else []
+            plain, together = parted(accepted)
+            left = (yield from self._write_each(plain, now)) if plain else []
+            if together:
+                return refusals + (yield from self._settle_together([*left, *together]))
             if not left:
                 return refusals
         raise Transient("a job changed whenever it was being settled")
@@ -123,6 +128,20 @@ def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]
             case "taken by another" | "not found" | "already finished" as reason:
                 refusals.append(Refusal(settlement.id, reason, settlement.token))
     return accepted, refusals
+
+
+def parted(accepted: list[Judged]) -> tuple[list[Judged], list[Settlement]]:
+    """Those that can be written each by itself, and those that need a transaction. What is to leave no trace goes with
+    the latter: where the transaction has to be repeated, it could not be found again."""
+    if not any(hangs_on(*one) for one in accepted):
+        return accepted, []
+    together = [one for one, document in accepted if hangs_on(one, document) or leaves_no_trace(one, document)]
+    rest = {id(one) for one in together}
+    return [one for one in accepted if id(one[0]) not in rest], together
+
+
+def leaves_no_trace(settlement: Settlement, document: Document) -> bool:
+    return final_state(settlement, document) in FINISHED and document.get("keep_seconds") == 0
 
 
 def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slot, list[Binary]]]:

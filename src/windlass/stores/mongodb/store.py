@@ -5,32 +5,27 @@ Each file beside this one has those of one kind, with what they decide as plain 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...clock import Clock
-from ...operation import Operation, Request
 from ..names import check_name
-from ..wakeup import Hint
 from .actions import Actions
+from .admission import Admission
+from .chains import Chains
 from .claim import Claims
 from .connections import MongoConnections, Target
+from .deletion import Deletions
 from .leases import Leases
 from .migrations import Migrations
 from .presence import Presence
 from .reads import Reads
 from .schedules import Schedules
 from .upkeep import Upkeep
-from .wakeup import MongoWakeup, to_documents
+from .wakeup import MongoWakeup
 
 
-class MongoStore(Migrations, Schedules, Claims, Leases, Actions, Reads, Presence, Upkeep):
+class MongoStore(Migrations, Schedules, Admission, Chains, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:
         super().__init__(check_name("prefix", prefix), clock)
         self.connections = MongoConnections(Target(client_url))
         self.wakeup = MongoWakeup(self.connections, self.hints)
-
-    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        if hints:
-            yield Request(self.hints, "insert_many", (to_documents([*hints]),), {"ordered": False}, alone=True)

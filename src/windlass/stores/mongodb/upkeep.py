@@ -8,11 +8,14 @@ from collections import Counter
 from ...operation import Operation, Request
 from .tallies import Slot, Tallies, slot_of_finished
 
+EDGES_LOOKED_AT = 1000
+ROUNDS = 10
 COUNTED = dict.fromkeys(("queue", "type", "state", "purge_at", "keep_seconds"), 1)
 
 
 class Upkeep(Tallies):
     def prune(self, limit: int) -> Operation[int]:
+        yield from self._prune_edges()
         now = yield from self.read_now()
         past = {"batch_size": max(limit, 1) + 1, "limit": max(limit, 1)}
         rows = yield Request(self.jobs, "find", ({"purge_at": {"$lte": now}}, COUNTED), past)
@@ -20,7 +23,9 @@ class Upkeep(Tallies):
             counts: Counter[Slot] = Counter()
             for row in rows:
                 counts[slot_of_finished(row)] -= 1
-            yield Request(self.jobs, "delete_many", ({"_id": {"$in": [row["_id"] for row in rows]}},))
+            ids = [row["_id"] for row in rows]
+            yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
+            yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
             yield from self.add_tallies(counts)
         ended = yield Request(self.keys, "find", ({"ends_at": {"$lte": now}}, {"_id": 1}), past)
         if ended:
@@ -28,6 +33,20 @@ class Upkeep(Tallies):
         yield from self.recount_forgotten(now)
         yield from self.fold_tallies()
         return len(rows)
+
+    def _prune_edges(self) -> Operation[None]:
+        """What jobs waited for that are gone: the server removes those by itself, and tells nobody. Some edges are
+        looked at, and more of them as long as there is much to find."""
+        sample = [{"$sample": {"size": EDGES_LOOKED_AT}}, {"$group": {"_id": "$job"}}]
+        for _ in range(ROUNDS):
+            rows = yield Request(self.edges, "aggregate", (sample,), alone=True)
+            jobs = {row["_id"] for row in rows}
+            found = (yield self.find_jobs({"_id": {"$in": [*jobs]}}, {"_id": 1}, size=len(jobs))) if jobs else ()
+            gone = jobs.difference(row["_id"] for row in found)
+            if gone:
+                yield Request(self.edges, "delete_many", ({"job": {"$in": [*gone]}},), alone=True)
+            if len(gone) * 4 <= len(jobs):
+                break
 
     def vacuum(self) -> Operation[None]:
         """Nothing: the storage engine reuses the space of what was deleted by itself. Giving it back to the operating

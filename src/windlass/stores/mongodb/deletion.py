@@ -1,0 +1,92 @@
+"""Deleting chains: not while one of their jobs runs, nor while others wait for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from ...lifecycle import FINISHED, LIVE, RUNNING
+from ...operation import Operation, Request
+from ..store import Change
+from ..wakeup import Hint
+from .base import BRIEF
+from .documents import HEAD, Document, chain_of, lane_of
+from .lanes import Lanes
+from .tallies import Slot, Tallies, slot_of_finished
+
+
+class Waiting(NamedTuple):
+    """A live job that waits for a chain."""
+
+    awaited: UUID
+    id: UUID
+    type: str
+    chain: UUID
+
+
+class Deletions(Lanes, Tallies):
+    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        documents, _ = yield from self.read_brief(ids)
+        rows = yield self.find_chains([*{chain_of(one) for one in documents.values()}], BRIEF, alone=False)
+        chains: defaultdict[UUID, list[Document]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
+            chains[chain_of(row)].append(row)
+        refused = refusals(chains, (yield from self._dependents([*chains])))
+        gone = [one for chain, members in chains.items() if chain not in refused for one in members]
+        if gone:
+            yield from self._remove(gone)
+        return [answer(id, documents.get(id), refused) for id in ids]
+
+    def _dependents(self, chains: Sequence[UUID]) -> Operation[list[Waiting]]:
+        """Who still waits for one of these chains."""
+        filter = {"chain_id": {"$in": chains}, "done": False}
+        edges = yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))
+        live = {"_id": {"$in": [edge["job"] for edge in edges]}, "state": {"$in": sorted(LIVE)}}
+        rows = (yield self.find_jobs(live, {"type": 1, "chain_id": 1}, size=len(edges), alone=False)) if edges else ()
+        jobs = {row["_id"]: row for row in rows}
+        return [
+            Waiting(edge["chain_id"], job["_id"], job["type"], chain_of(job))
+            for edge in edges
+            if (job := jobs.get(edge["job"]))
+        ]
+
+    def _remove(self, gone: Sequence[Document]) -> Operation[None]:
+        """With their keys and edges; the next of their order keys come up."""
+        ids = [document["_id"] for document in gone]
+        counts = Counter[Slot]()
+        counts.subtract(slot_of_finished(document) for document in gone if document["state"] in FINISHED)
+        yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
+        yield Request(self.keys, "delete_many", ({"job_id": {"$in": ids}},))
+        yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
+        yield from self.add_tallies(counts)
+        queues = yield from self.promote({lane_of(one) for one in gone if one.get("lane") == HEAD})
+        yield from self.hint([Hint("ready", queue) for queue in queues])
+
+
+def refusals(chains: Mapping[UUID, Sequence[Document]], dependents: Sequence[Waiting]) -> dict[UUID, Change]:
+    """Those that must stay: and with each of them what it waits for."""
+    refused = {
+        chain: Change(chain, False, RUNNING) for chain, members in chains.items() if members[-1]["state"] == RUNNING
+    }
+    while True:
+        more = {
+            one.awaited: Change(
+                one.awaited, False, chains[one.awaited][-1]["state"], None, f"job {one.id} ({one.type}) waits for it"
+            )
+            for one in dependents
+            if one.awaited not in refused and (one.chain not in chains or one.chain in refused)
+        }
+        if not more:
+            return refused
+        refused |= more
+
+
+def answer(id: UUID, document: Document | None, refused: Mapping[UUID, Change]) -> Change:
+    if document is None:
+        return Change(id, False, None)
+    why = refused.get(chain_of(document))
+    if why is not None:
+        return Change(id, False, why.state, document["queue"], why.reason)
+    return Change(id, True, document["state"], document["queue"])

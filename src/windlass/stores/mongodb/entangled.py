@@ -1,0 +1,133 @@
+"""What hangs on a job that ends: the next of its chain, those that wait for the chain, the next of its order key.
+
+All of it is written in the transaction that ends the job. Whoever comes to wait for a chain writes on its last job, and
+on the one that waits; whoever ends the one frees the other. So of two that would miss each other, one collides with the
+other's write, tries again, and sees it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from pymongo import UpdateMany
+
+from ...job import NewJob
+from ...lifecycle import BLOCKED, COMPLETED, FINISHED, PENDING
+from ...operation import Operation, Request
+from ...outcome import Settlement
+from ..wakeup import Hint
+from .documents import HEAD, Document, chain_of, lane_of
+from .endings import final_state
+from .enqueue import Enqueues
+from .lanes import Lanes
+
+WAITS_BY = dict.fromkeys(("state", "queue", "blockers_left", "lane"), 1)
+
+Judged: TypeAlias = tuple[Settlement, Document]
+Ends: TypeAlias = Mapping[UUID, str | None]  # the outputs of completed chains
+
+
+class Entangled(Enqueues, Lanes):
+    def end_entangled(self, ended: Sequence[Judged], now: datetime) -> Operation[None]:
+        """These jobs have ended, in this transaction: see to what hangs on them."""
+        if not ended:
+            return
+        queues = yield from self._go_on(ended)
+        last = [(one, document) for one, document in ended if one.continues is None and document.get("linked")]
+        completed = {chain_of(document): one.output for one, document in last if one.state == COMPLETED}
+        queues |= yield from self._unblock(completed, now)
+        queues |= yield from self.promote({lane_of(document) for _, document in ended if document.get("lane") == HEAD})
+        chains = {chain_of(document) for _, document in last}
+        yield from self.hint([Hint("finished", str(chain)) for chain in chains])
+        yield from self.hint([Hint("ready", queue) for queue in queues])
+
+    def _go_on(self, ended: Iterable[Judged]) -> Operation[set[str]]:
+        """The next jobs of their chains; who waits for a chain waits for its next job now."""
+        following = [(one.continues, document) for one, document in ended if one.continues is not None]
+        if not following:
+            return set()
+        jobs: list[NewJob] = [new for new, _ in following]
+        added = yield from self.enqueue(jobs)
+        linked = [
+            answer.job.id
+            for answer, (_, document) in zip(added, following, strict=True)
+            if answer.created and document.get("linked")
+        ]
+        if linked:
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": linked}}, {"$inc": {"linked": 1}}))
+        return {answer.job.queue for answer in added}
+
+    def _unblock(self, ends: Ends, now: datetime) -> Operation[set[str]]:
+        """The queues of those that waited for nothing else."""
+        filter = {"chain_id": {"$in": [*ends]}, "done": False}
+        edges = (yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if ends else ()
+        if not edges:
+            return set()
+        yield from self.mark_done({edge["chain_id"]: ends[edge["chain_id"]] for edge in edges}, {})
+        fewer = Counter(edge["job"] for edge in edges)
+        waiting = {"_id": {"$in": [*fewer]}, "state": BLOCKED}
+        documents = yield self.find_jobs(waiting, WAITS_BY, size=len(fewer), alone=False)
+        # Those that are not admitted yet are counted then; to write on them is to collide with who is doing that.
+        arriving = [document["_id"] for document in documents if "blockers_left" not in document]
+        if arriving:
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
+        left = [
+            (document, document["blockers_left"] - fewer[document["_id"]])
+            for document in documents
+            if "blockers_left" in document
+        ]
+        return (yield from self.write_left(left, now))
+
+    def mark_done(self, ends: Ends, which: Document) -> Operation[None]:
+        """The output is copied to the edges, so that retention cannot take it away."""
+        by_output: defaultdict[str | None, list[UUID]] = defaultdict(list)
+        for chain, output in ends.items():
+            by_output[output].append(chain)
+        writes = [
+            UpdateMany(
+                {"chain_id": {"$in": chains}, "done": False, **which}, {"$set": {"done": True, "output": output}}
+            )
+            for output, chains in by_output.items()
+        ]
+        if writes:
+            yield Request(self.edges, "bulk_write", (writes,), {"ordered": False})
+
+    def write_left(self, left: Iterable[tuple[Document, int]], now: datetime) -> Operation[set[str]]:
+        """How many chains each of these still waits for; the queues of those that are free."""
+        groups: defaultdict[tuple[int, bool], list[UUID]] = defaultdict(list)
+        queues: set[str] = set()
+        for document, count in left:
+            groups[count, "lane" in document].append(document["_id"])
+            if not count:
+                queues.add(document["queue"])
+        writes = [
+            UpdateMany({"_id": {"$in": ids}}, loosened(count, ordered, now)) for (count, ordered), ids in groups.items()
+        ]
+        if writes:
+            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        return queues
+
+
+def hangs_on(settlement: Settlement, document: Document) -> bool:
+    """Whether the job's end is more than its own."""
+    if settlement.continues is None and "linked" not in document and "lane" not in document:
+        return False
+    return final_state(settlement, document) in FINISHED
+
+
+def loosened(left: int, ordered: bool, now: datetime) -> Document:
+    """What is written on a blocked job that now waits for so many. One that is free is not due before that."""
+    changes: dict[str, Any] = {"blockers_left": left}
+    if left:
+        return {"$set": changes, "$unset": {"arriving": ""}, "$inc": {"revision": 1}}
+    changes["state"] = PENDING
+    update: Document = {"$set": changes, "$max": {"due_at" if ordered else "run_at": now}, "$inc": {"revision": 1}}
+    if ordered:
+        changes["arriving"] = "in line"
+    else:
+        update["$unset"] = {"arriving": ""}
+    return update
