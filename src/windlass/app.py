@@ -368,7 +368,7 @@ class Windlass(Acting):
     def on(self, event: str) -> Callable[[F], F]:
         """Be told, after the fact: `@app.on("failed")`; started, completed, failed, cancelled, retried, snoozed,
         rescued."""
-        names = ("started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued")
+        names = ("started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued", "expired")
         if event not in names:
             raise InvalidInput(f"there is no event {event!r}; there are: {', '.join(names)}")
 

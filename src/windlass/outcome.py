@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -189,6 +189,18 @@ def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger
         return settlement
     delay = (settlement.delay_seconds or 0.0) + random() * stagger_seconds
     return msgspec.structs.replace(settlement, delay_seconds=delay)
+
+
+class Expired(Exception):
+    """The time by which the job had to be started went by."""
+
+
+def decide_expiry(id: UUID, expires_at: datetime | None) -> Settlement:
+    """A job that nobody has started in time ends as one that nobody wants any more. None: its row does not say when
+    that was in terms of a calendar."""
+    moment = "an unknown time" if expires_at is None else expires_at.astimezone(UTC).isoformat(" ", "milliseconds")
+    error = JobError(Expired.__name__, f"it expired at {moment}: it was to be started by then")
+    return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
 
 
 def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:

@@ -25,6 +25,7 @@ log = logging.getLogger("windlass.worker")
 MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
+VAIN_SECONDS = 0.001, 0.25  # between looks at a job that is due and cannot be had: at first, and at the most
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -43,6 +44,7 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._turn = 0
         self._look_again = 0.0
+        self._vain = VAIN_SECONDS[0]
         self._last_attempts_at = time.monotonic()
 
     async def run(self) -> None:
@@ -58,6 +60,8 @@ class Pump:
                     await self.rest(await self.next_due())
                 elif room <= 0:
                     await self._room()
+                else:
+                    self._vain = VAIN_SECONDS[0]
                 delay = 0.1
             except WindlassError as error:
                 log.warning("claiming failed, and is tried again: %s", error)
@@ -134,9 +138,18 @@ class Pump:
     # Waiting
 
     async def next_due(self) -> float:
-        """Seconds until the first job that waits for its time, at most the poll interval."""
+        """Seconds until the first job that waits for its time, at most the poll interval.
+
+        One that is due and was not claimed may be locked for a moment, or be of a type that is unknown here, or in a
+        paused queue: it is looked at less and less often.
+        """
         seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
-        return self.poll_seconds if seconds is None else min(self.poll_seconds, max(0.001, seconds))
+        if seconds is None:
+            return self.poll_seconds
+        if seconds > 0:
+            return min(self.poll_seconds, seconds)
+        self._vain = min(self._vain * 2, VAIN_SECONDS[1])
+        return min(self.poll_seconds, self._vain)
 
     async def rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

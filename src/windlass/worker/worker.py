@@ -22,7 +22,7 @@ from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
-from ..errors import InvalidInput
+from ..errors import InvalidInput, WindlassError
 from ..lifecycle import PENDING
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
@@ -105,7 +105,7 @@ class Worker:
             self.app, self.buffer, self.leases, name=self.name, queues=self.queues, poll_seconds=self.poll_seconds,
             may_claim=self._may_claim,
         )  # fmt: skip
-        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
+        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.leases.start()
         if self.report is not None:
             self.report(ready=True)
@@ -121,6 +121,8 @@ class Worker:
             if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
                 return
             if not busy and self.until_idle and self.pump.idle:
+                with contextlib.suppress(WindlassError):  # the next worker does it
+                    await self.upkeep.expire()  # no more can be done with these either
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 0.005)

@@ -1,4 +1,4 @@
-"""Keeping jobs, and taking them from workers that are gone."""
+"""Keeping jobs, taking them from workers that are gone, and ending those that nobody has started in time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from uuid import UUID
 
 from pymongo import UpdateMany
 
-from ...lifecycle import FAILED, FINISHED, RUNNING
+from ...lifecycle import BLOCKED, FAILED, FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request
-from ...outcome import Settlement, decide_rescue, describe_error, encode_error
+from ...outcome import Settlement, decide_expiry, decide_rescue, describe_error, encode_error
 from ..store import Lease, Reason, Renewal
+from .base import BRIEF
 from .documents import Document, to_job
 from .settle import Settlements
 
 log = logging.getLogger("windlass.store")
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
+EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 
 
 class Leases(Settlements):
@@ -76,6 +78,23 @@ class Leases(Settlements):
         settlements = [self._decide(document, stagger_seconds) for document in found]
         yield from self.write_endings(zip(settlements, found, strict=True), now, rescued=True)
         return settlements
+
+    def expire(self, limit: int) -> Operation[list[Settlement]]:
+        if limit < 1:
+            return []
+        now = yield from self.read_now()
+        found: list[Document] = []
+        for state, index in EXPIRING.items():
+            if len(found) < limit:
+                found += yield self._find_too_late(state, index, now, limit - len(found))
+        settlements = [decide_expiry(document["_id"], document["expires_at"]) for document in found]
+        yield from self.write_endings(zip(settlements, found, strict=True), now)
+        return settlements
+
+    def _find_too_late(self, state: State, index: str, now: datetime, limit: int) -> Request:
+        """In the operation's transaction: a job that is claimed or rewritten until that ends makes it begin again."""
+        options = {"sort": [("expires_at", 1)], "limit": limit, "batch_size": limit + 1, "hint": index}
+        return Request(self.jobs, "find", ({"state": state, "expires_at": {"$lte": now}}, BRIEF), options)
 
     def _decide(self, document: Document, stagger_seconds: float) -> Settlement:
         """One document that cannot be read must not keep the others from being rescued: it has failed."""

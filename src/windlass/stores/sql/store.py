@@ -18,7 +18,7 @@ from ...errors import SchemaMismatch
 from ...job import Job
 from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, State, allows
 from ...operation import Operation, Row, Rows, Statement
-from ...outcome import Settlement, decide_rescue, was_accepted
+from ...outcome import Settlement, decide_expiry, decide_rescue, was_accepted
 from ..store import Change, ClaimRequest, Counts, Lease, Reason, Refusal, Renewal, Tally
 from ..wakeup import Hint
 from .enqueueing import Enqueueing
@@ -251,6 +251,19 @@ class SqlStore(Reading, Enqueueing, Presence):
         settlements = [decide_rescue(job, token, random=random.random, stagger_seconds=STAGGER_SECONDS) for job in jobs]
         refused = {refusal.id for refusal in (yield from self.settle(settlements))}
         return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def expire(self, limit: int) -> Operation[list[Settlement]]:
+        rows = yield self.statement("find_too_late", limit=limit)
+        settlements = [decide_expiry(self.rows.to_uuid(id), self._calendar(moment)) for id, moment in rows]
+        refused = (yield from self.finish(settlements, alone=False)) if settlements else set()
+        return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def _calendar(self, moment: Any) -> datetime | None:
+        """None for what no calendar has, such as PostgreSQL's -infinity: one such row must not stop the others."""
+        try:
+            return self.rows.to_datetime(moment)
+        except (ValueError, OverflowError):
+            return None
 
     # What people do to jobs
 
