@@ -65,6 +65,7 @@ class Worker:
         self.running: set[Attempt] = set()
         self.started = self.completed = self.failed = self.retried = 0
         self.report: Callable[..., None] | None = None
+        self._held_up = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[int] | None = None
@@ -173,8 +174,10 @@ class Worker:
     # A slot
 
     async def _slot(self) -> None:
-        buffer, count = self.buffer, 0
+        buffer, settler, count = self.buffer, self.settler, 0
         while True:
+            if settler.full:
+                await settler.room()
             attempt = buffer.pop() or await buffer.take()
             self.running.add(attempt)
             self.started += 1
@@ -196,6 +199,9 @@ class Worker:
                 await asyncio.sleep(0)
 
     def _may_claim(self) -> int:
+        if self.settler.full:
+            self._held_up = True
+            return 0
         if self.max_jobs is None:
             return 1_000_000
         return self.max_jobs - self.started - len(self.buffer)
@@ -225,6 +231,9 @@ class Worker:
             else:
                 self.failed += 1
             self.events.settled(attempt, settlement)
+        if self._held_up and not self.settler.full:
+            self._held_up = False
+            self.pump.wake()
         if soonest is not None and soonest < self.poll_seconds:
             asyncio.get_running_loop().call_later(soonest, self.pump.wake)
 
