@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from .backoff import Backoff, as_backoff
 from .call import NO_OPTIONS, Call, check_name, check_names, check_priority
 from .duration import Duration, to_seconds
 from .errors import InvalidInput, JobCancelled, JobFailed, SchemaMismatch
+from .identity import Identity
 from .job import Job, NewJob
 from .operation import Interrupted, Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
@@ -62,7 +62,7 @@ class Windlass(Acting):
         self.task_names: list[str] = []
         self.policies: dict[str, Policy] = {}
         self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
-        self.worker_name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+        self.identity = Identity()
         self.middlewares: list[Callable[..., Any]] = []
         self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
         self._ready = False
@@ -279,7 +279,7 @@ class Windlass(Acting):
                     queue=check_name("queue", queue),
                     limit=limit - len(attempts),
                     token=token,
-                    worker=worker or self.worker_name,
+                    worker=worker or self.identity.name,
                     types=types,
                     policies={name: task.policy for name, task in self.tasks.items()},
                     lease_seconds=None if lease is None else to_seconds(lease),

@@ -21,6 +21,9 @@ from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 
 
+TYPE_LIMIT = 200  # characters of an exception's name
+
+
 class Outcome(Exception):
     """Base of what a handler raises to say how its attempt ends."""
 
@@ -106,7 +109,7 @@ def describe_error(error: BaseException | str) -> JobError:
         trace = "".join(tracebacks.format_exception(error, limit=50))
     except Exception:
         trace = ""
-    return JobError(type(error).__name__, make_safe(message), make_safe(trace, from_end=True) or None)
+    return JobError(type(error).__name__[:TYPE_LIMIT], make_safe(message), make_safe(trace, from_end=True) or None)
 
 
 def make_safe(text: str, *, from_end: bool = False) -> str:
@@ -189,6 +192,21 @@ def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger
         return settlement
     delay = (settlement.delay_seconds or 0.0) + random() * stagger_seconds
     return msgspec.structs.replace(settlement, delay_seconds=delay)
+
+
+def decide_any_rescue(
+    id: UUID, token: UUID | None, read: Callable[[], Job], *, random: Callable[[], float], stagger_seconds: float
+) -> Settlement:
+    """`decide_rescue` for a row of which nobody knows what is in it: one that cannot be read has failed, so that it
+    does not keep the others from being rescued."""
+    try:
+        if token is None:
+            raise ValueError("it runs, and nobody holds it")
+        return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds)
+    except Exception as error:
+        described = describe_error(error)
+        unreadable = JobError("Unreadable", f"its worker is gone, and its row makes no sense: {described}")
+        return Settlement(id=id, token=token, state=FAILED, error=encode_error(unreadable))
 
 
 class Expired(Exception):

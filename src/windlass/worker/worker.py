@@ -16,13 +16,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, WindlassError
+from ..identity import Identity
 from ..lifecycle import PENDING
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
@@ -61,7 +61,7 @@ class Worker:
         self.queues = _queue_limits(queues)
         self.poll_seconds, self.rescue_seconds = to_seconds(poll_interval), to_seconds(rescue_interval)
         self.grace_seconds = to_seconds(grace)
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"  # random: a reused one hid orphans
+        self.identity = Identity()
         self.running: set[Attempt] = set()
         self.started = self.completed = self.failed = self.retried = 0
         self.report: Callable[..., None] | None = None
@@ -103,7 +103,7 @@ class Worker:
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
         self.pump = Pump(
-            self.app, self.buffer, self.leases, name=self.name, queues=self.queues, poll_seconds=self.poll_seconds,
+            self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues, poll_seconds=self.poll_seconds,
             may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
@@ -244,7 +244,7 @@ class Worker:
     def describe(self) -> WorkerInfo:
         queues = None if self.queues is None else list(self.queues)
         return WorkerInfo(
-            name=self.name, host=socket.gethostname(), pid=os.getpid(), queues=queues, types=sorted(self.app.tasks),
+            name=self.identity.name, host=socket.gethostname(), pid=os.getpid(), queues=queues, types=sorted(self.app.tasks),
             concurrency=self.concurrency, running=len(self.running),
         )  # fmt: skip
 

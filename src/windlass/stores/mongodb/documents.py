@@ -161,25 +161,27 @@ def read_policy(
     return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
 
 
-# What a row says is believed where it can be read; where it cannot, it must not wedge the job.
+# What a row says is believed where it can be read; where it cannot, it must not wedge the job. A field may have any
+# type here.
+NONSENSE = (msgspec.MsgspecError, TypeError)
 
 
 def read_error(text: str) -> JobError:
     try:
         return msgspec.json.decode(text, type=JobError)
-    except msgspec.MsgspecError:
-        return JobError("Error", text)
+    except NONSENSE:
+        return JobError("Error", str(text))
 
 
 def read_attempts(text: str) -> Sequence[AttemptRecord]:
     try:
         return msgspec.json.decode(text, type=list[AttemptRecord])
-    except msgspec.MsgspecError:
+    except NONSENSE:
         return ()
 
 
 def read_labels(text: str) -> Mapping[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError:
+    except NONSENSE:
         return {}

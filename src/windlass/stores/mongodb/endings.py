@@ -76,6 +76,8 @@ def final_state(settlement: Settlement, document: Document) -> State:
 
 def ending_of(settlement: Settlement, document: Document) -> Ending:
     keep_seconds = document.get("keep_seconds")
+    if not isinstance(keep_seconds, int):  # what somebody may have left there must stop no batch
+        keep_seconds = None
     return Ending(
         settlement.token,
         final_state(settlement, document),

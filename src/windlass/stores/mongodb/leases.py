@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,15 +10,13 @@ from uuid import UUID
 
 from pymongo import UpdateMany
 
-from ...lifecycle import BLOCKED, FAILED, FINISHED, PENDING, RUNNING, State
+from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request
-from ...outcome import Settlement, decide_expiry, decide_rescue, describe_error, encode_error
+from ...outcome import Settlement, decide_any_rescue, decide_expiry
 from ..store import Lease, Reason, Renewal
 from .base import BRIEF
 from .documents import Document, to_job
 from .settle import Settlements
-
-log = logging.getLogger("windlass.store")
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
 EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
@@ -97,15 +94,13 @@ class Leases(Settlements):
         return Request(self.jobs, "find", ({"state": state, "expires_at": {"$lte": now}}, BRIEF), options)
 
     def _decide(self, document: Document, stagger_seconds: float) -> Settlement:
-        """One document that cannot be read must not keep the others from being rescued: it has failed."""
-        id, token = document["_id"], document.get("token")
-        try:
-            return decide_rescue(
-                to_job(document), document["token"], random=self.random, stagger_seconds=stagger_seconds
-            )
-        except Exception as error:
-            log.warning("job %s cannot be read, so it is failed: %r", id, error)
-            return Settlement(id=id, token=token, state=FAILED, error=encode_error(describe_error(error)))
+        return decide_any_rescue(
+            document["_id"],
+            document.get("token"),
+            lambda: to_job(document),
+            random=self.random,
+            stagger_seconds=stagger_seconds,
+        )
 
 
 def renewal_of(lease: Lease, document: Document | None) -> Renewal:
