@@ -20,7 +20,6 @@ from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 
-
 TYPE_LIMIT = 200  # characters of an exception's name
 
 
@@ -92,6 +91,11 @@ def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | N
         raise InvalidInput("give after= or at=, not both")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise InvalidInput("at= is a datetime with a timezone")
+    if at is not None:
+        try:
+            at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidInput("at= is a moment of the years 1 to 9999, in UTC") from None
     return (None if after is None else to_seconds(after)), at
 
 

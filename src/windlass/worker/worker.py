@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import signal
 import socket
 import time
@@ -24,7 +25,7 @@ from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, WindlassError
 from ..identity import Identity
 from ..lifecycle import PENDING
-from ..outcome import Settlement, give_back
+from ..outcome import Settlement, decide, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from .buffer import Buffer
 from .events import Events
@@ -103,8 +104,8 @@ class Worker:
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
         self.pump = Pump(
-            self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues, poll_seconds=self.poll_seconds,
-            may_claim=self._may_claim,
+            self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
+            poll_seconds=self.poll_seconds, may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.leases.start()
@@ -117,14 +118,21 @@ class Worker:
         if not self.until_idle and self.max_jobs is None:
             await self._stopping.wait()
             return
+        all_ended = False  # also what has expired
         while not self._stopping.is_set():
             busy = len(self.buffer) or self.running or self.settler.waiting or self.settler.under_way
             if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
                 return
             if not busy and self.until_idle and self.pump.idle:
-                with contextlib.suppress(WindlassError):  # the next worker does it
-                    await self.upkeep.expire()  # no more can be done with these either
-                return
+                if not self.pump.quiet:
+                    self.pump.wake()  # what it had no slot for may be there still
+                elif all_ended:
+                    return
+                else:
+                    with contextlib.suppress(WindlassError):  # then the next worker does it
+                        await self.upkeep.expire()
+                    all_ended = True
+                    continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 0.005)
 
@@ -186,6 +194,11 @@ class Worker:
             began = time.perf_counter()
             try:
                 settlement = await self.executor.execute(attempt)
+            except asyncio.CancelledError as error:
+                if asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                    raise  # the slot itself is to end
+                # The handler's own: it awaited what someone had cancelled. An error like any other.
+                settlement = decide(attempt.job, attempt.token, error, random=random.random)
             finally:
                 self.running.discard(attempt)
                 self.pump.ended(attempt)
@@ -244,8 +257,8 @@ class Worker:
     def describe(self) -> WorkerInfo:
         queues = None if self.queues is None else list(self.queues)
         return WorkerInfo(
-            name=self.identity.name, host=socket.gethostname(), pid=os.getpid(), queues=queues, types=sorted(self.app.tasks),
-            concurrency=self.concurrency, running=len(self.running),
+            name=self.identity.name, host=socket.gethostname(), pid=os.getpid(), queues=queues,
+            types=sorted(self.app.tasks), concurrency=self.concurrency, running=len(self.running),
         )  # fmt: skip
 
     # As a context
