@@ -199,13 +199,11 @@ def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger
 
 
 def decide_any_rescue(
-    id: UUID, token: UUID | None, read: Callable[[], Job], *, random: Callable[[], float], stagger_seconds: float
+    id: UUID, token: UUID, read: Callable[[], Job], *, random: Callable[[], float], stagger_seconds: float
 ) -> Settlement:
     """`decide_rescue` for a row of which nobody knows what is in it: one that cannot be read has failed, so that it
     does not keep the others from being rescued."""
     try:
-        if token is None:
-            raise ValueError("it runs, and nobody holds it")
         return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds)
     except Exception as error:
         described = describe_error(error)

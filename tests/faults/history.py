@@ -1,7 +1,7 @@
 """What happened, as those saw it who did it: an append-only file that survives whoever writes to it.
 
-Each line is one event, written in one piece, by the client, the handlers and the workers. Monotonic time is the same for
-all processes of one machine.
+Each line is one event, written in one piece, by the client, the handlers and the workers. Monotonic time is the same
+for all processes of one machine.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pymongo import UpdateMany
 
@@ -15,7 +15,7 @@ from ...operation import Operation, Request
 from ...outcome import Settlement, decide_any_rescue, decide_expiry
 from ..store import Lease, Reason, Renewal
 from .base import BRIEF
-from .documents import Document, to_job
+from .documents import Document, to_job, to_key
 from .settle import Settlements
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
@@ -66,15 +66,26 @@ class Leases(Settlements):
             # Who has not renewed yet was heard of when he claimed.
             before = {"$lt": stale_before}
             lost = {"$or": [{"heard_at": before}, {"heard_at": None, "claimed_at": before}]}
+        documents, token = yield from self._take_over({"state": RUNNING, **lost}, limit)
+        stagger_seconds = min(STAGGER_EACH * len(documents), STAGGER_MOST)
+        settlements = [self._decide(document, token, stagger_seconds) for document in documents]
+        refused = {refusal.id for refusal in (yield from self.settle(settlements))}
+        return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def _take_over(self, lost: Document, limit: int) -> Operation[tuple[Sequence[Document], UUID]]:
+        """Write a token of the rescuer's own on what is still lost: the worker that was given up finds nothing that it
+        could have written. No transaction: the server would hold the locks of a rescuer that is killed in one for a
+        minute. This way its jobs are as lost as before, and the next one takes them over from it."""
+        token = uuid4()
         options = {"limit": limit, "batch_size": limit + 1}
-        found = yield Request(self.jobs, "find", ({"state": RUNNING, **lost},), options)
+        found = yield Request(self.jobs, "find", (lost, {"_id": 1}), options, alone=True)
         if not found:
-            return []
-        now = yield from self.read_now()
-        stagger_seconds = min(STAGGER_EACH * (len(found) - 1), STAGGER_MOST)
-        settlements = [self._decide(document, stagger_seconds) for document in found]
-        yield from self.write_endings(zip(settlements, found, strict=True), now, rescued=True)
-        return settlements
+            return [], token
+        ids = {"_id": {"$in": [to_key(document["_id"]) for document in found]}}
+        change = {"$set": {"token": token}}
+        yield Request(self.jobs, "update_many", ({**ids, **lost}, change), {"hint": "_id_"}, alone=True)
+        taken = yield self.find_jobs({**ids, "state": RUNNING, "token": token}, size=len(found))
+        return taken, token
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         if limit < 1:
@@ -93,13 +104,9 @@ class Leases(Settlements):
         options = {"sort": [("expires_at", 1)], "limit": limit, "batch_size": limit + 1, "hint": index}
         return Request(self.jobs, "find", ({"state": state, "expires_at": {"$lte": now}}, BRIEF), options)
 
-    def _decide(self, document: Document, stagger_seconds: float) -> Settlement:
+    def _decide(self, document: Document, token: UUID, stagger_seconds: float) -> Settlement:
         return decide_any_rescue(
-            document["_id"],
-            document.get("token"),
-            lambda: to_job(document),
-            random=self.random,
-            stagger_seconds=stagger_seconds,
+            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=stagger_seconds
         )
 
 
