@@ -91,18 +91,23 @@ class Leases(Settlements):
         if limit < 1:
             return []
         now = yield from self.read_now()
-        found: list[Document] = []
-        for state, index in EXPIRING.items():
-            if len(found) < limit:
-                found += yield self._find_too_late(state, index, now, limit - len(found))
+        # Nearly always there is nothing: then no transaction is begun for it.
+        if not (yield from self._too_late(now, 1, alone=True)):
+            return []
+        found = yield from self._too_late(now, limit)
         settlements = [decide_expiry(document["_id"], document["expires_at"]) for document in found]
         yield from self.write_endings(zip(settlements, found, strict=True), now)
         return settlements
 
-    def _find_too_late(self, state: State, index: str, now: datetime, limit: int) -> Request:
-        """In the operation's transaction: a job that is claimed or rewritten until that ends makes it begin again."""
-        options = {"sort": [("expires_at", 1)], "limit": limit, "batch_size": limit + 1, "hint": index}
-        return Request(self.jobs, "find", ({"state": state, "expires_at": {"$lte": now}}, BRIEF), options)
+    def _too_late(self, now: datetime, limit: int, *, alone: bool = False) -> Operation[list[Document]]:
+        """In the operation's transaction, a job that is claimed or rewritten until that ends makes it begin again."""
+        found: list[Document] = []
+        for state, index in EXPIRING.items():
+            filter, left = {"state": state, "expires_at": {"$lte": now}}, limit - len(found)
+            options = {"sort": [("expires_at", 1)], "limit": left, "batch_size": left + 1, "hint": index}
+            if left:
+                found += yield Request(self.jobs, "find", (filter, BRIEF), options, alone)
+        return found
 
     def _decide(self, document: Document, token: UUID, stagger_seconds: float) -> Settlement:
         return decide_any_rescue(
