@@ -181,8 +181,8 @@ class Worker:
         await self.executor.close()
         await self.events.close()
         log.info(
-            "worker %s has ended: %d done, %d retried, %d failed", self.identity.name, self.completed, self.retried, self.failed,
-            extra={"worker": self.identity.name},
+            "worker %s has ended: %d done, %d retried, %d failed", self.identity.name, self.completed, self.retried,
+            self.failed, extra={"worker": self.identity.name},
         )  # fmt: skip
 
     async def _let_end(self) -> None:

@@ -190,7 +190,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_too_late", limit=limit)
         settlements = [decide_expiry(self.rows.to_uuid(id), self._calendar(moment)) for id, moment in rows]
-        refused = (yield from self.finish(settlements, alone=False)) if settlements else set()
+        refused = (yield from self.end(settlements, alone=False)) if settlements else set()
         return [settlement for settlement in settlements if settlement.id not in refused]
 
     def _calendar(self, moment: Any) -> datetime | None:
