@@ -21,6 +21,7 @@ demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
 	$(bin)/windlass demo
 
 test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
+	@tests/packages
 	$(bin)/python -m tests.servers -- $(bin)/python -m pytest -n 2 $(ARGUMENTS)
 
 check: .venv/development ## format, lint, types, layers, length of files, tests

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from .call import check_id, check_name
+from .call import check_id, check_moment, check_name
 from .errors import Conflict, InvalidInput, JobNotFound
 from .job import Job
 from .lifecycle import COMPLETED, FAILED, LIVE, STATES, Event, State, why_not
@@ -44,8 +44,9 @@ class Page(Sequence[Job]):
 
 
 def make_filter(
-    state: str | None, type: str | None, queue: str | None, tenant: str | None, chain: UUID | str | None
-) -> Filter:
+    state: str | None, type: str | None, queue: str | None, tenant: str | None, chain: UUID | str | None,
+    since: datetime | None = None,
+) -> Filter:  # fmt: skip
     if state is not None and state not in STATES:
         raise InvalidInput(f"state {state!r}: one of {', '.join(STATES)}")
     for what, name in (("type", type), ("queue", queue), ("tenant", tenant or None)):
@@ -57,6 +58,7 @@ def make_filter(
         queue=queue,
         tenant=tenant,
         chain=None if chain is None else check_id(chain),
+        since=None if since is None else check_moment("since", since),
     )
 
 
@@ -226,7 +228,7 @@ class Acting:
         return done
 
     def cancel_many(self, **filter: Any) -> int:
-        """Cancel all that match (state, type, queue, tenant, chain): how many."""
+        """Cancel all that match (state, type, queue, tenant, chain, since): how many."""
         return self._all("cancel", _filters(filter, sorted(LIVE)))
 
     async def acancel_many(self, **filter: Any) -> int:
@@ -329,12 +331,13 @@ class Acting:
         chain: UUID | str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        since: datetime | None = None,
     ) -> Operation[Page]:
         """A page of jobs, newest first."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
             raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
         before = None if cursor is None else _read_cursor(cursor)
-        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain), limit + 1, before)
+        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain, since), limit + 1, before)
         jobs = [self.bind(job) for job in found[:limit]]
         return Page(jobs, jobs[-1].id.hex if len(found) > limit else None)
 
@@ -354,7 +357,7 @@ def _repeat(step: Callable[[], int]) -> int:
 
 
 def _filters(given: dict[str, Any], states: Sequence[str | None]) -> list[Filter]:
-    names = ("state", "type", "queue", "tenant", "chain")
+    names = ("state", "type", "queue", "tenant", "chain", "since")
     unknown = given.keys() - set(names)
     if unknown:
         raise InvalidInput(f"unknown filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}")

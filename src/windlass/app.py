@@ -29,7 +29,6 @@ from .sending import Sending
 from .stores.opening import open_store
 from .stores.store import ClaimRequest
 from .task import Decorator, Task
-from .twins import twins
 
 if TYPE_CHECKING:
     from .worker.worker import Worker
@@ -187,10 +186,10 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         *,
         queues: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
+        order_key: str | None = None,
         lease: Duration | None = 60,
         worker: str | None = None,
     ) -> Operation[list[Attempt]]:
-        """Take up to `limit` due jobs, of all queues and types or of those named, for a loop of one's own."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
             raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
         check_names("queues", queues)
@@ -206,6 +205,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
                     token=token,
                     worker=worker or self.identity.name,
                     types=types,
+                    order_key=order_key,
                     policies={name: task.policy for name, task in self.tasks.items()},
                     lease_seconds=None if lease is None else to_seconds(lease),
                 )
@@ -213,9 +213,24 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             attempts += [Attempt(self, self.bind(job), token) for job in jobs]
             if len(attempts) >= limit:
                 break
+        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
+        if waited:
+            found = yield from self.store.blockers([attempt.job.id for attempt in waited])
+            for attempt in waited:
+                attempt.had(found.get(attempt.job.id, ()))
         return attempts
 
-    claim, aclaim = twins(_claim)
+    def claim(self, limit: int = 10, **options: Any) -> list[Attempt]:
+        """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
+        next of one `order_key`; for a `lease`, in the name of a `worker`."""
+        while self.run_operation(self._admit).jobs:
+            pass
+        return self.run_operation(lambda: self._claim(limit, **options))
+
+    async def aclaim(self, limit: int = 10, **options: Any) -> list[Attempt]:
+        while (await self.arun_operation(self._admit)).jobs:
+            pass
+        return await self.arun_operation(lambda: self._claim(limit, **options))
 
     # Working
 

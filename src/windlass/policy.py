@@ -14,9 +14,12 @@ from . import backoff as backoffs
 from .backoff import DEFAULT_BACKOFF, Backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
+from .lifecycle import FAILED, State
 
 FOR_EVER = -1  # of keep_seconds
 UNLIMITED = 0  # of max_attempts
+KEEP_SECONDS = 7 * 86_400
+KEEP_FAILED_SECONDS = 30 * 86_400  # of a failed job whose task says nothing of it: someone will want to look
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +27,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     max_attempts: int = 20
     lease_seconds: float = 60.0
-    keep_seconds: int = 7 * 86_400
+    keep_seconds: int = KEEP_SECONDS
     backoff: Backoff = DEFAULT_BACKOFF
     timeout_seconds: float | None = None
 
@@ -70,6 +73,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT = Policy()
+
+
+def kept_seconds(keep_seconds: int, state: State) -> int:
+    """How long a job that ended so stays in history."""
+    return KEEP_FAILED_SECONDS if state == FAILED and keep_seconds == KEEP_SECONDS else keep_seconds
 
 
 class Unset:

@@ -91,6 +91,14 @@ class OrderKeys:
         bench.accept(held.ends("failed"))
         assert ids(bench.claim()) == [jobs[4].id]
 
+    def test_the_next_of_one_key_can_be_asked_for(self, bench: Bench) -> None:
+        add_ordered(bench, "a")
+        wanted = add_ordered(bench, "b")
+        add_ordered(bench, "b")
+        assert ids(bench.claim(order_key="b")) == [wanted.id]
+        assert bench.claim(order_key="b") == []
+        assert bench.claim(order_key="nobody's") == []
+
     def test_a_rescued_one_keeps_its_place(self, bench: Bench) -> None:
         first = add_ordered(bench)
         add_ordered(bench)

@@ -30,6 +30,20 @@ class Pruning:
         bench.pass_time(days=3)
         assert bench.prune() == 1
 
+    def test_a_failed_one_stays_longer_where_nothing_was_said(self, bench: Bench) -> None:
+        failed = bench.finish("failed", keep_seconds=7 * DAY)
+        bench.finish("completed", keep_seconds=7 * DAY)
+        bench.pass_time(days=9)
+        assert bench.prune() == 1
+        assert bench.look(failed).state == "failed"
+        bench.pass_time(days=23)
+        assert bench.prune() == 1
+        again = bench.finish("failed", queue="again", keep_seconds=7 * DAY)
+        bench.retry(again)
+        bench.accept(bench.claim_one(queue="again").completes())
+        bench.pass_time(days=9)
+        assert bench.prune() == 1
+
     def test_its_time_counts_from_its_end(self, bench: Bench) -> None:
         held = bench.hold(keep_seconds=DAY)
         bench.pass_time(days=30)

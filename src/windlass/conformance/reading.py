@@ -50,6 +50,15 @@ class Listing:
         ]
         return jobs[::-1]
 
+    def test_since_a_moment(self, bench: Bench) -> None:
+        bench.finish("failed")
+        bench.add()
+        bench.pass_time(hours=1)
+        late = [bench.finish("failed"), bench.add(queue="late")]
+        since = late[0].created_at
+        assert bench.find(since=since) == late[::-1]
+        assert bench.find(since=since, state="failed") == late[:1]
+
     def test_newest_first_live_and_finished_together(self, bench: Bench) -> None:
         jobs = self.everything(bench)
         assert bench.find() == jobs

@@ -44,7 +44,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
     What a row lacks is written into it, once and for all. `lease_seconds` is for this attempt alone, in place of the
     policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
-    thousand of those are passed over to get at what is behind them. `max_bytes` counts inputs as the store keeps them.
+    thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone.
+    `max_bytes` counts inputs as the store keeps them.
     """
 
     queue: str
@@ -57,6 +58,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float | None = None
     max_bytes: int = 16 * 1024 * 1024
     prefetch: bool = False
+    order_key: str | None = None
     after: Position | None = None
 
 
@@ -142,6 +144,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     tenant: str | None = None
     chain: UUID | None = None
+    since: datetime | None = None  # finished, or, of live ones, created since then
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -82,6 +82,8 @@ class Claims(Base):
         filter["expires_at"] = {"$not": {"$lte": now}}  # or it has none
         if request.types is not None:
             filter["type"] = {"$in": list(request.types)}
+        if request.order_key is not None:
+            filter |= {"order_key": request.order_key, "lane": 2}
         if after is not None:
             here = {"rank": after.rank, "run_at": after.run_at}
             filter["$or"] = [

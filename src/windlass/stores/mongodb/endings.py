@@ -13,7 +13,7 @@ from pymongo import DeleteMany, UpdateMany
 
 from ...lifecycle import BLOCKED, CANCELLED, FINISHED, PENDING, RUNNING, State
 from ...outcome import Settlement, was_accepted
-from ...policy import DEFAULT
+from ...policy import DEFAULT, kept_seconds
 from ..store import Reason
 from .documents import Document, add, round_up
 
@@ -189,7 +189,7 @@ def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
     changes |= given(
         error=ending.error,
         attempts=ending.attempts,
-        purge_at=purge_moment(ending.keep_seconds, now),
+        purge_at=purge_moment(kept_seconds(ending.keep_seconds, ending.state), now),
         keep_seconds=ending.keep_seconds if ending.keep_missing else None,
         counted_by=mark,
     )

@@ -58,6 +58,10 @@ def conditions(filter: Filter, before: UUID | None) -> Document:
     query: Document = {name: value for name, value in given.items() if value is not None}
     if filter.state in FINISHED:
         query["finished_at"] = {"$exists": True}  # so that the index of those serves
+    if filter.since is not None:
+        finished = {"finished_at": {"$gte": filter.since}}
+        live = {"finished_at": None, "created_at": {"$gte": filter.since}}
+        query["$and"] = [{"$or": [finished, live]}]
     if before is not None:
         query["_id"] = {"$lt": before}
     if filter.chain is not None:  # the first of a chain is the job whose id it bears; the index has the others

@@ -17,7 +17,7 @@ from ...job import NewJob
 from ...lifecycle import COMPLETED, PENDING
 from ...operation import Copy, Operation, Statement
 from ...outcome import Settlement
-from ...policy import DEFAULT
+from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS
 from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
@@ -103,14 +103,16 @@ class PostgresStore(SqlStore):
         names = {name: f'"{self.schema}"."{self.prefix}{name}"' for name in tables}
         offset = self.clock.offset // timedelta(microseconds=1)
         ring = RING_DAYS * 86_400
-        day = "floor(extract(epoch FROM {now} + make_interval(secs => {keep})) / 86400)::integer"
+        day = "floor(extract(epoch FROM {now} + make_interval(secs => {stay})) / 86400)::integer"
         return names | {
             "schema": self.schema,
             "prefix": self.prefix,
             "channel": self.channel,
             "now": f"(now() + interval '{offset} microseconds')" if offset else "now()",
             "keep": f"coalesce(j.keep_seconds, {DEFAULT.keep_seconds})",
-            "slot": f"(CASE WHEN {{keep}} BETWEEN 1 AND {ring} THEN mod({day}, 32) ELSE 32 END)::smallint",
+            "stay": f"(CASE WHEN g.new_state = 'failed' AND {{keep}} = {KEEP_SECONDS} THEN {KEEP_FAILED_SECONDS} "
+            "ELSE {keep} END)",
+            "slot": f"(CASE WHEN {{stay}} BETWEEN 1 AND {ring} THEN mod({day}, 32) ELSE 32 END)::smallint",
             "history_columns": ", ".join(HISTORY_COLUMNS),
             "typed": "AND type = ANY(:types::text[])",
             "lock_space": str(zlib.crc32(f"{self.schema}.{self.prefix}".encode()) - 2**31),

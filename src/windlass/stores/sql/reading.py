@@ -25,6 +25,7 @@ CONDITIONS = {
     "chain": "j.id IN (SELECT c.id FROM {own} AS c WHERE c.chain_id = CAST(:chain AS {uuid}) AND c.chain_index > 0 "
     "UNION ALL SELECT CAST(:chain AS {uuid}))",
     "before": "j.id < :before",
+    "since": "j.{moment_of} >= :since",
 }
 
 
@@ -48,14 +49,16 @@ class Reading:
 
     def _query(self, name: str, shape: tuple[str, ...], text: str, condition: str) -> Query:
         def make() -> str:
-            live, history = condition.replace("{own}", "{jobs}"), condition.replace("{own}", "{history}")
+            live = condition.replace("{own}", "{jobs}").replace("{moment_of}", "created_at")
+            history = condition.replace("{own}", "{history}").replace("{moment_of}", "finished_at")
             whole = text.replace(LIVE, LIVE.replace("{condition}", live))
             return whole.replace(HISTORY, HISTORY.replace("{condition}", history))
 
         return self.sql.made((name, *shape), make)
 
     def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
-        given = {name: getattr(filter, name) for name in ("type", "queue", "tenant", "chain")} | {"before": before}
+        names = ("type", "queue", "tenant", "chain", "since")
+        given = {name: getattr(filter, name) for name in names} | {"before": before}
         given = {name: value for name, value in given.items() if value is not None}
         shape = ["no tenant" if name == "tenant" and not value else name for name, value in given.items()]
         conditions = [CONDITIONS[name] for name in shape]

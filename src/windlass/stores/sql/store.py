@@ -149,6 +149,8 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
             parameters |= {"after_rank": after.rank, "after_run_at": after.run_at, "after_id": after.id}
         if request.types is not None:
             parameters["types"] = self.array(request.types)
+        if request.order_key is not None:
+            parameters["order_key"] = request.order_key
         rows = yield self._typed("claim", parameters)
         if not rows and request.prefetch:
             found = yield self._typed("look_past", parameters)
@@ -157,7 +159,9 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         return [self.rows.job(row) for row in self.in_order(rows)]
 
     def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
-        query = self.sql.variant(name, of_types="{typed}" if "types" in parameters else "")
+        typed = "{typed}" if "types" in parameters else ""
+        keyed = "AND lane = 2 AND order_key = :order_key" if "order_key" in parameters else ""
+        query = self.sql.variant(name, of_types=f"{typed} {keyed}")
         return Statement(query, parameters, alone=True)
 
     def _just_before(self, row: Row) -> dict[str, Any]:

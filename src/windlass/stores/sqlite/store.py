@@ -15,7 +15,7 @@ from ...clock import Clock
 from ...lifecycle import PENDING
 from ...operation import Operation, Rows, Statement
 from ...outcome import Settlement
-from ...policy import DEFAULT
+from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS
 from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import SQLITE_ROWS, RowReader
@@ -60,6 +60,7 @@ class SqliteStore(SqlStore):
             "alias": "",  # RETURNING knows no alias
             "now": f"({NOW} + {offset})" if offset else NOW,
             "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
+            "stay": f"iif(g.state = 'failed' AND {{keep}} = {KEEP_SECONDS}, {KEEP_FAILED_SECONDS}, {{keep}})",
             # The policy of the row's type, or the default under the empty name; a path in it is to follow.
             "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
             "ORDER BY key DESC LIMIT 1),",

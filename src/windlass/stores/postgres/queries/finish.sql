@@ -5,10 +5,10 @@ WITH given AS (
 ), gone AS (
     DELETE FROM {jobs} AS j USING given AS g
     WHERE j.id = g.id AND j.token IS NOT DISTINCT FROM g.token {plain}
-    RETURNING j.*, {keep} AS keep, {slot} AS slot, g.new_state::{state}, g.output, g.new_error, g.story, g.said
+    RETURNING j.*, {keep} AS keep, {stay} AS stay, {slot} AS slot, g.new_state::{state}, g.output, g.new_error, g.story, g.said
 ), kept AS (
     INSERT INTO {history} ({history_columns})
-    SELECT id, run_at, created_at, {now}, {now} + make_interval(secs => nullif(keep, -1)), new_state, attempt,
+    SELECT id, run_at, created_at, {now}, {now} + make_interval(secs => nullif(stay, -1)), new_state, attempt,
         slot, rank, chain_index, chain_id, queue, type, tenant, input, output, max_attempts, lease_seconds,
         keep, policy, token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule,
         labels, new_error, coalesce(story, attempts), coalesce(said, progress), trace

@@ -54,7 +54,7 @@ CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key) WHERE uni
 
 CREATE UNIQUE INDEX {prefix}jobs_chain ON {jobs} (chain_id, chain_index) WHERE chain_index > 0;
 
-CREATE UNIQUE INDEX {prefix}jobs_head ON {jobs} (tenant, order_key) WHERE lane = 2;
+CREATE UNIQUE INDEX {prefix}jobs_head ON {jobs} (order_key, tenant) WHERE lane = 2;
 
 CREATE INDEX {prefix}jobs_waiting ON {jobs} (tenant, order_key, seq) WHERE lane = 1;
 

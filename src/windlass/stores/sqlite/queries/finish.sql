@@ -2,7 +2,7 @@
 -- CROSS JOIN keeps the order: from what is given to the jobs, through the primary key.
 WITH given (id, token, state, output, error, attempts, progress) AS (VALUES {given})
 INSERT INTO {history} ({history_columns})
-SELECT j.id, run_at, created_at, {now}, {now} + nullif({keep}, -1) * 1000000, g.state, attempt, rank,
+SELECT j.id, run_at, created_at, {now}, {now} + nullif({stay}, -1) * 1000000, g.state, attempt, rank,
     chain_index, chain_id, queue, j.type, tenant, input, g.output, max_attempts, lease_seconds, {keep}, policy,
     j.token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule, labels, g.error,
     coalesce(g.attempts, j.attempts), coalesce(g.progress, j.progress), trace

@@ -1,0 +1,215 @@
+"""The behaviours of the chain system that is rebuilt here (004), those that test_chains.py does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from windlass import Attempt, Continue, Exponential, Retry, Unique, Windlass
+from windlass.stores.wakeup import Hint
+
+from .conftest import Ledger
+
+
+def work(app: Windlass, **options: Any) -> None:
+    app.run_worker(until_idle=True, **({"concurrency": 5} | options))
+
+
+def test_004_2_a_throw_before_or_in_the_block_undoes_that_phase(app: Windlass, ledger: Ledger) -> None:
+    @app.task
+    async def following() -> None: ...
+
+    @app.task(max_attempts=3, backoff=0)
+    async def two_phases(attempt: Attempt) -> None:
+        if attempt.number == 1:
+            raise RuntimeError("before")
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, f"attempt {attempt.number}")
+            attempt.complete(Continue(following.call()))
+            if attempt.number == 2:
+                raise RuntimeError("in it")
+
+    job = two_phases.enqueue()
+    work(app)
+    assert ledger.entries == ["attempt 3"]
+    assert [one.type for one in reversed(app.list(chain=job.id))] == ["two_phases", "following"]
+
+
+async def test_004_2_the_lease_is_renewed_between_the_phases(app: Windlass, ledger: Ledger) -> None:
+    starts = []
+
+    @app.task(lease=1)
+    async def slow(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        await asyncio.sleep(3)
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "once")
+
+    async with app.worker(rescue_interval=0.2):
+        job = await slow.aenqueue()
+        await job.aresult(timeout=20)
+    assert starts == [1]
+    assert ledger.entries == ["once"]
+
+
+def test_004_3_retries_without_end_reschedule_exactly_and_clear_the_error(app: Windlass) -> None:
+    backoff = Exponential(base="10s", cap="300s", jitter=False)
+    assert [backoff.delay(n, lambda: 0.5).total_seconds() for n in (1, 2, 3, 6, 50)] == [10, 20, 40, 300, 300]
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+
+    @app.task(max_attempts=None, backoff=backoff)
+    async def stubborn(attempt: Attempt) -> str:
+        if attempt.number == 1:
+            raise RuntimeError("x" * 20_000)
+        if attempt.number == 2:
+            raise Retry("later", at=at)
+        return "done"
+
+    job = stubborn.enqueue()
+    work(app)
+    first = job.refresh()
+    assert first.error is not None
+    assert len(first.error.message) == 10_000
+    assert timedelta(seconds=9) < first.run_at - datetime.now(UTC) <= timedelta(seconds=10)
+    job.run_now()
+    work(app)
+    assert job.refresh().run_at == at
+    job.run_now()
+    work(app)
+    done = job.refresh()
+    assert (done.state, done.error, done.attempt, len(done.attempts)) == ("completed", None, 3, 2)
+
+
+async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(app: Windlass) -> None:
+    told: list[str | None] = []
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @app.task(lease=1)
+    async def endless(attempt: Attempt) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            told.append(attempt.why)
+            ended.set()
+
+    async with app.worker(rescue_interval=60):
+        await endless.aenqueue()
+        await asyncio.wait_for(started.wait(), 10)
+        await app.arescue(stale_before=datetime.now(UTC) + timedelta(hours=1))
+        await asyncio.wait_for(ended.wait(), 15)
+    assert told == ["taken by another"]
+
+
+def test_004_6_deduplication_while_incomplete_for_a_time_or_for_ever_and_in_one_batch(app: Windlass) -> None:
+    @app.task
+    def task(n: int) -> None: ...
+
+    for unique in ("incomplete", Unique("for ever", until="forever"), Unique("window", until="1h")):
+        jobs = app.enqueue_many([task.using(unique=unique).call(n) for n in range(3)])
+        assert [job.created for job in jobs] == [True, False, False]
+        assert len({job.id for job in jobs}) == 1
+    work(app)
+    assert task.using(unique="incomplete").enqueue(1).created
+    assert not task.using(unique=Unique("for ever", until="forever")).enqueue(1).created
+    assert not task.using(unique=Unique("window", until="1h")).enqueue(1).created
+
+
+def test_004_10_no_hint_and_no_job_of_a_transaction_that_rolls_back(app: Windlass) -> None:
+    heard: list[Hint | None] = []
+
+    @app.task(queue="watched")
+    def task() -> None: ...
+
+    app.migrate()
+    deafen = app.store.wakeup.listen(heard.append)
+    time.sleep(0.5)
+    heard.clear()
+
+    def in_vain() -> None:
+        with app.store.connections.transaction() as connection:
+            task.using(connection=connection).enqueue()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        in_vain()
+    time.sleep(0.5)
+    assert heard == []
+    assert app.counts().total == 0
+    with app.store.connections.transaction() as connection:
+        task.using(connection=connection).enqueue()
+    deadline = time.monotonic() + 10
+    while not any(hint in (None, Hint("ready", "watched")) for hint in heard) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    deafen()
+    assert heard
+    assert app.counts()["pending"] == 1
+
+
+def test_004_11_hints_for_a_chain_that_has_ended_and_one_shared_listener(app: Windlass) -> None:
+    @app.task
+    def task() -> None: ...
+
+    job = task.enqueue()
+    heard: list[Hint | None] = []
+
+    def broken(hint: Hint | None) -> None:
+        raise RuntimeError("one that throws hurts nobody")
+
+    deafen = [app.store.wakeup.listen(listener) for listener in (broken, heard.append)]
+    time.sleep(0.5)
+    app.run_operation(lambda: app.store.watch([job.id]))
+    heard.clear()
+    work(app)
+    deadline = time.monotonic() + 10
+    while not any(hint in (None, Hint("finished", str(job.id))) for hint in heard) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for stop in deafen:
+        stop()
+    assert any(hint in (None, Hint("finished", str(job.id))) for hint in heard)
+
+
+def test_dead_letters_are_brought_back_by_type_and_since_when(app: Windlass) -> None:
+    broken = True
+
+    @app.task(max_attempts=1)
+    def shaky(n: int) -> int:
+        if broken:
+            raise RuntimeError(f"no {n}")
+        return n
+
+    @app.task(max_attempts=1)
+    def other() -> None:
+        raise RuntimeError("other")
+
+    before = shaky.enqueue(0)
+    work(app)
+    since = before.refresh().finished_at
+    assert since is not None
+    jobs = [shaky.enqueue(n) for n in (1, 2)]
+    other.enqueue()
+    work(app)
+    broken = False
+    assert app.retry_many(state="failed", type="shaky", since=since + timedelta(milliseconds=1)) == 2
+    work(app)
+    assert [job.result() for job in jobs] == [1, 2]
+    assert before.refresh().state == "failed"
+    assert [record.error.message for record in jobs[0].refresh().attempts if record.error] == ["no 1"]
+
+
+def test_the_next_of_one_key_for_a_loop_of_ones_own(app: Windlass) -> None:
+    @app.task
+    def message(text: str) -> None: ...
+
+    for text in ("a1", "a2"):
+        message.using(order_key="session a").enqueue(text)
+    message.using(order_key="session b").enqueue("b1")
+    (attempt,) = app.claim(1, order_key="session a")
+    assert attempt.job.input == {"text": "a1"}
+    assert app.claim(1, order_key="session a") == []
+    attempt.complete()
+    assert [one.job.input["text"] for one in app.claim(5, order_key="session a")] == ["a2"]
