@@ -9,6 +9,8 @@ from ..errors import InvalidInput, WindlassError
 from ..logs import one_line
 from .apps import find_app
 from .demo import demo
+from .jobs import enqueue, jobs
+from .looking import queues, schedules, stats, target, url, workers
 from .worker import worker
 
 
@@ -28,10 +30,6 @@ class Group(click.Group):
 @click.version_option(__version__, prog_name="windlass")
 def main() -> None:
     """A durable job queue that lives in the database you already have."""
-
-
-target = click.argument("target", required=False, metavar="[jobs:app]")
-url = click.option("--url", envvar="WINDLASS_URL", help="the store, where no app is named; or $WINDLASS_URL")
 
 
 @main.command()
@@ -54,5 +52,5 @@ def sql(target: str | None, url: str | None) -> None:
     click.echo(find_app(target, url).store.script())
 
 
-main.add_command(demo)
-main.add_command(worker)
+for command in (demo, worker, jobs, enqueue, queues, schedules, stats, workers):
+    main.add_command(command)

@@ -1,0 +1,125 @@
+"""`windlass queues | workers | schedules | stats`: looking at a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from .. import insight
+from ..app import Windlass
+from ..lifecycle import STATES
+from ..logs import one_line
+from .apps import find_app
+
+target = click.argument("target", required=False, metavar="[jobs:app]")
+url = click.option("--url", envvar="WINDLASS_URL", help="the store, where no app is named; or $WINDLASS_URL")
+as_json = click.option("--json", "as_json", is_flag=True, help="for scripts")
+
+
+def print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], nothing: str) -> None:
+    """Names and errors are text, whatever is in them."""
+    table = Table(*columns)
+    count = 0
+    for row in rows:
+        table.add_row(*("" if cell is None else _plain(cell) for cell in row))
+        count += 1
+    if count:
+        Console().print(table)
+    else:
+        click.echo(nothing)
+
+
+def _plain(cell: object) -> Any:
+    from rich.text import Text
+
+    return Text(one_line(cell))
+
+
+def opened(target: str | None, url: str | None) -> Windlass:
+    return find_app(target, url)
+
+
+@click.command()
+@target
+@url
+@as_json
+def queues(target: str | None, url: str | None, as_json: bool) -> None:
+    """The queues, with their jobs by state."""
+    app = opened(target, url)
+    facts = insight.queue_facts(app.counts(), app.paused())
+    app.close()
+    if as_json:
+        print_json(facts)
+        return
+    rows = [[one["name"], "paused" if one["paused"] else "", *(one[state] or "" for state in STATES)] for one in facts]
+    print_table(["queue", "", *STATES], rows, "there are no queues yet")
+
+
+@click.command()
+@target
+@url
+@as_json
+def stats(target: str | None, url: str | None, as_json: bool) -> None:
+    """Jobs by type and state."""
+    app = opened(target, url)
+    facts = insight.stat_facts(app.counts())
+    app.close()
+    if as_json:
+        print_json(facts)
+        return
+    rows = [[name, *(by_state[state] or "" for state in STATES)] for name, by_state in facts["types"].items()]
+    total = [["all", *(facts["states"][state] for state in STATES)]] if rows else []
+    print_table(["type", *STATES], [*rows, *total], "there are no jobs yet")
+
+
+@click.command()
+@target
+@url
+@as_json
+def workers(target: str | None, url: str | None, as_json: bool) -> None:
+    """The workers that are alive."""
+    app = opened(target, url)
+    facts = insight.worker_facts(app.workers())
+    app.close()
+    if as_json:
+        print_json(facts)
+        return
+    rows = [
+        [
+            one["name"],
+            "all" if one["queues"] is None else ", ".join(one["queues"]),
+            f"{one['running']} of {one['concurrency']}",
+            one["started_at"],
+            one["heard_at"],
+        ]
+        for one in facts
+    ]
+    print_table(["worker", "queues", "running", "since", "last heard of"], rows, "no worker is alive")
+
+
+@click.command()
+@target
+@url
+@as_json
+def schedules(target: str | None, url: str | None, as_json: bool) -> None:
+    """The schedules, with their next runs."""
+    app = opened(target, url)
+    facts = [insight.schedule_facts(one, one.next_runs) for one in app.schedules()]
+    app.close()
+    if as_json:
+        print_json(facts)
+        return
+    rows = [
+        [one["name"], one["cron"], one["timezone"], "paused" if one["paused"] else "", "\n".join(one["next"][:3])]
+        for one in facts
+    ]
+    print_table(["schedule", "cron", "timezone", "", "next runs"], rows, "there are no schedules")
