@@ -119,7 +119,13 @@ def schedules(target: str | None, url: str | None, as_json: bool) -> None:
         print_json(facts)
         return
     rows = [
-        [one["name"], one["cron"], one["timezone"], "paused" if one["paused"] else "", "\n".join(one["next"][:3])]
+        [
+            one["name"],
+            one["cron"],
+            one["timezone"],
+            "paused" if one["paused"] else "",
+            ", ".join(run[:16].replace("T", " ") for run in one["next"][:3]),
+        ]
         for one in facts
     ]
     print_table(["schedule", "cron", "timezone", "", "next runs"], rows, "there are no schedules")
