@@ -12,7 +12,7 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench bench-peers bench-own lock clean
+.PHONY: help demo test check format bench bench-chains bench-peers bench-own lock clean
 
 help: ## print what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ format: .venv/development ## put the code in its form, and mend what can be mend
 
 bench: .venv/development ## measure; prints a table and JSON
 	$(bin)/python -m tests.servers -- $(bin)/python -m benchmarks $(ARGUMENTS)
+
+bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/entangled.json
+	$(bin)/python -m benchmarks.entangled $(ARGUMENTS)
 
 bench-peers: .venv/development ## measure beside other job queues; wants npm; writes benchmarks/results/peers.*
 	$(bin)/python -m benchmarks.peers $(ARGUMENTS)

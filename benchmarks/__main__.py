@@ -15,13 +15,13 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, server_url
 
 from .measure import Figure
 from .mongodb import measure_mongodb
 from .postgres import measure_postgres
+from .reporting import table
 from .sqlite import measure_sqlite
 
 RESULTS = Path(__file__).parent / "results" / "stores.json"
@@ -45,7 +45,7 @@ def main(jobs: int, beside: int, only: tuple[str, ...], output: Path) -> None:
     if "mongodb" in wanted:
         with console.status("MongoDB"), server_url(MONGODB_VARIABLE) as url:
             figures += measure_mongodb(url, jobs)
-    console.print(table(figures))
+    console.print(table(figures, "Windlass, one connection"))
     report = {
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
@@ -58,14 +58,6 @@ def main(jobs: int, beside: int, only: tuple[str, ...], output: Path) -> None:
     output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     console.print(f"JSON: {output}")
     sys.exit(0 if all(figure.holds for figure in figures) else 1)
-
-
-def table(figures: list[Figure]) -> Table:
-    table = Table("store", "what", "measured", "wanted", "", title="Windlass, one connection")
-    for figure in figures:
-        mark = "" if figure.wanted is None else ("[green]✓[/]" if figure.holds else "[red]✗[/]")
-        table.add_row(figure.store, figure.what, figure.shown, figure.shown_wanted, mark)
-    return table
 
 
 if __name__ == "__main__":

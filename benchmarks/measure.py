@@ -39,13 +39,13 @@ class Figure:
 
     @property
     def shown(self) -> str:
-        return f"{self.value:,.0f}/s" if self.unit == "/s" else f"{self.value:.2f} ×"
+        return f"{self.value:,.0f}/s" if self.unit == "/s" else f"{self.value:.2f} {self.unit}"
 
     @property
     def shown_wanted(self) -> str:
         if self.wanted is None:
             return ""
-        number = f"{self.wanted:,.0f}/s" if self.unit == "/s" else f"{self.wanted:.1f} ×"
+        number = f"{self.wanted:,.0f}/s" if self.unit == "/s" else f"{self.wanted:.1f} {self.unit}"
         return f"{'≤' if self.at_most else '≥'} {number}"
 
     def to_json(self) -> dict[str, Any]:

@@ -293,6 +293,16 @@ class Acting:
             total += count
         return total
 
+    def expire(self) -> int:
+        """Cancel what was not started in time (`expires=`): how many. Workers do this by themselves."""
+        return _repeat(lambda: len(self.run_operation(lambda: self.store.expire(CHUNK))))
+
+    async def aexpire(self) -> int:
+        total = 0
+        while settlements := await self.arun_operation(lambda: self.store.expire(CHUNK)):
+            total += len(settlements)
+        return total
+
     def prune(self) -> int:
         """Remove finished jobs whose time to be kept is over: how many. Workers do this by themselves."""
         return _repeat(lambda: self.run_operation(lambda: self.store.prune(CHUNK * 10)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
@@ -21,6 +20,7 @@ from .call import check_name, check_names, check_priority
 from .duration import Duration, to_seconds
 from .errors import InvalidInput, SchemaMismatch
 from .explaining import Explaining
+from .identity import Identity
 from .job import Job
 from .operation import Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
@@ -63,7 +63,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         self.policies: dict[str, Policy] = {}
         self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
         self.max_blockers = max_blockers
-        self.worker_name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
+        self.identity = Identity()
         self.middlewares: list[Callable[..., Any]] = []
         self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
         self._ready = False
@@ -204,7 +204,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
                     queue=check_name("queue", queue),
                     limit=limit - len(attempts),
                     token=token,
-                    worker=worker or self.worker_name,
+                    worker=worker or self.identity.name,
                     types=types,
                     policies={name: task.policy for name, task in self.tasks.items()},
                     lease_seconds=None if lease is None else to_seconds(lease),
@@ -255,7 +255,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
     def on(self, event: str) -> Callable[[F], F]:
         """Be told, after the fact: `@app.on("failed")`; started, completed, failed, cancelled, retried, snoozed,
         rescued."""
-        names = ("started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued")
+        names = ("started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued", "expired")
         if event not in names:
             raise InvalidInput(f"there is no event {event!r}; there are: {', '.join(names)}")
 

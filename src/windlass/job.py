@@ -122,7 +122,7 @@ T = TypeVar("T")
 def _decode(text: str | None, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(text, type=kind) if text else None
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, TypeError):  # in MongoDB a field may have any type
         return None
 
 
@@ -196,7 +196,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def error(self) -> JobError | None:
         if self.error_json is None:
             return None
-        return _decode(self.error_json, JobError) or JobError("Error", self.error_json)
+        return _decode(self.error_json, JobError) or JobError("Error", str(self.error_json))
 
     @property
     def attempts(self) -> Sequence[AttemptRecord]:

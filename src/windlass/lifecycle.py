@@ -6,6 +6,9 @@
                             └──retry, snooze, give back, rescue──┘            │
                             └──────────────────bring back─────────────────────┘
 
+A job that waits, blocked or pending, is cancelled by whoever asks for it (cancel), or when the time by which it had to
+be started is over (expire).
+
 `blocked`, `pending` and `running` are live; the other three are finished, and a job leaves them only by being
 brought back or deleted.
 """
@@ -28,8 +31,9 @@ LIVE: frozenset[State] = frozenset({BLOCKED, PENDING, RUNNING})
 FINISHED: frozenset[State] = frozenset({COMPLETED, FAILED, CANCELLED})
 
 Event: TypeAlias = Literal[
-    "unblock", "claim", "complete", "fail", "cancel", "retry", "snooze", "give back", "bring back", "run now", "delete"
-]
+    "unblock", "claim", "complete", "fail", "cancel", "expire", "retry", "snooze", "give back", "bring back", "run now",
+    "delete",
+]  # fmt: skip
 
 # From which states an event may be taken, and where it leads (None: the job is gone).
 # Cancelling a running job is a request: its worker, or its lease's end, carries it out.
@@ -39,6 +43,7 @@ TRANSITIONS: dict[Event, tuple[frozenset[State], State | None]] = {
     "complete": (LIVE, COMPLETED),  # one that waits, by someone who is no worker
     "fail": (LIVE, FAILED),
     "cancel": (LIVE, CANCELLED),
+    "expire": (frozenset({PENDING, BLOCKED}), CANCELLED),
     "retry": (frozenset({RUNNING}), PENDING),
     "snooze": (frozenset({RUNNING}), PENDING),
     "give back": (frozenset({RUNNING}), PENDING),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +20,8 @@ from .errors import InvalidInput
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
+
+TYPE_LIMIT = 200  # characters of an exception's name
 
 
 class Outcome(Exception):
@@ -106,6 +108,11 @@ def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | N
         raise InvalidInput("give after= or at=, not both")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise InvalidInput("at= is a datetime with a timezone")
+    if at is not None:
+        try:
+            at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidInput("at= is a moment of the years 1 to 9999, in UTC") from None
     return (None if after is None else to_seconds(after)), at
 
 
@@ -123,7 +130,7 @@ def describe_error(error: BaseException | str) -> JobError:
         trace = "".join(tracebacks.format_exception(error, limit=50))
     except Exception:
         trace = ""
-    return JobError(type(error).__name__, make_safe(message), make_safe(trace, from_end=True) or None)
+    return JobError(type(error).__name__[:TYPE_LIMIT], make_safe(message), make_safe(trace, from_end=True) or None)
 
 
 def make_safe(text: str, *, from_end: bool = False) -> str:
@@ -206,6 +213,31 @@ def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger
         return settlement
     delay = (settlement.delay_seconds or 0.0) + random() * stagger_seconds
     return msgspec.structs.replace(settlement, delay_seconds=delay)
+
+
+def decide_any_rescue(
+    id: UUID, token: UUID, read: Callable[[], Job], *, random: Callable[[], float], stagger_seconds: float
+) -> Settlement:
+    """`decide_rescue` for a row of which nobody knows what is in it: one that cannot be read has failed, so that it
+    does not keep the others from being rescued."""
+    try:
+        return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds)
+    except Exception as error:
+        described = describe_error(error)
+        unreadable = JobError("Unreadable", f"its worker is gone, and its row makes no sense: {described}")
+        return Settlement(id=id, token=token, state=FAILED, error=encode_error(unreadable))
+
+
+class Expired(Exception):
+    """The time by which the job had to be started went by."""
+
+
+def decide_expiry(id: UUID, expires_at: datetime | None) -> Settlement:
+    """A job that nobody has started in time ends as one that nobody wants any more. None: its row does not say when
+    that was in terms of a calendar."""
+    moment = "an unknown time" if expires_at is None else expires_at.astimezone(UTC).isoformat(" ", "milliseconds")
+    error = JobError(Expired.__name__, f"it expired at {moment}: it was to be started by then")
+    return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
 
 
 def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from windlass.errors import Conflict
 
-from .pairs import Pair, pair, succeeded
+from .pairs import Pair, an_hour_later, pair, succeeded
 from .scene import Scene, new_job, settlement
 
 KEY = "the-only-one"
@@ -209,3 +209,16 @@ def prune_enqueue(scene: Scene) -> Pair:
     assert answer.created
     (again,) = scene.do("enqueue", [unique("window")])
     assert (again.job.id, again.created) == (new.id, False), "the new key went with the old one"
+
+
+@pair("expire/replace")
+def expire_replace(scene: Scene) -> Pair:
+    """Whoever renews a job's time is not answered with a job that has just expired by its old one."""
+    scene.do("enqueue", [unique("claimed", expires_seconds=60)])
+    later = an_hour_later(scene)
+    new = unique("claimed", "replace", input='{"new":true}')
+    performance = yield lambda: later.expire(10), lambda: scene.store.enqueue([new])
+    expired, (answer,) = succeeded(performance)
+    (live,) = [job for job in scene.all() if job.state == "pending"]
+    assert live.input_json == new.input
+    assert (live.id == new.id) == answer.created == bool(expired)

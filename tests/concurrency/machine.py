@@ -82,6 +82,7 @@ def fresh_jobs(draw: st.DrawFn) -> NewJob:
         max_attempts=draw(st.sampled_from([1, 2, 3])),
         keep_seconds=draw(st.sampled_from(KEEPS)),
         policy=details(draw(st.sampled_from(BACKOFFS))),
+        expires_seconds=draw(st.sampled_from([None, None, None, 90.0, 1830.0])),
     )
     until = draw(st.sampled_from([None, None, None, None, "claimed", "finished", "forever", "window"]))
     if until is not None:
@@ -281,7 +282,7 @@ class Queue(RuleBasedStateMachine):
     # Time
 
     def wait(self) -> None:
-        seconds, upkeep = self.pick(MOVES), self.pick(["rescue", "rescue", "prune", "nothing"])
+        seconds, upkeep = self.pick(MOVES), self.pick(["rescue", "rescue", "prune", "expire", "nothing"])
         self.tell("wait", seconds, "s, then", upkeep)
         self.store.clock.move(timedelta(seconds=seconds))
         self.model.offset += timedelta(seconds=seconds)
@@ -305,6 +306,14 @@ class Queue(RuleBasedStateMachine):
             self.model.settle(settlement, rescued=True)
             if settlement.state == "pending":
                 self.learn_time(mine)
+
+    def expire(self) -> None:
+        late = {mine.id: mine for mine in self.model.too_late()}
+        ended = [one.id for some in iter(lambda: self.do("expire", 2), []) for one in some]
+        self.tell("expired", *ended)
+        assert sorted(ended) == sorted(late)
+        for mine in late.values():
+            self.model.expire(mine)
 
     def prune(self) -> None:
         gone, late = self.model.to_prune()

@@ -29,6 +29,7 @@ class ModelJob:
     priority: int
     input: str
     run_at: datetime
+    expires_at: datetime | None
     max_attempts: int
     keep_seconds: int
     key: Key | None
@@ -104,6 +105,7 @@ class Model:
             priority=-new.rank,
             input=new.input,
             run_at=self.now + timedelta(seconds=new.delay_seconds),
+            expires_at=self._expiry(new),
             max_attempts=new.max_attempts or 20,
             keep_seconds=new.keep_seconds if new.keep_seconds is not None else 7 * 86_400,
             key=key,
@@ -111,6 +113,9 @@ class Model:
             holds_key=key is not None and not kept,
         )
         return new.id
+
+    def _expiry(self, new: NewJob) -> datetime | None:
+        return None if new.expires_seconds is None else self.now + timedelta(seconds=new.expires_seconds)
 
     def holder(self, key: Key, kept: bool) -> UUID | None:
         if not kept:
@@ -125,6 +130,7 @@ class Model:
         if new.on_conflict == "replace" and holder is not None and holder.holds_key and holder.state == PENDING:
             holder.input, holder.priority = new.input, -new.rank
             holder.run_at = self.now + timedelta(seconds=new.delay_seconds)
+            holder.expires_at = self._expiry(new)
         return id
 
     # A job's way
@@ -132,7 +138,9 @@ class Model:
     def due(self, queue: str) -> list[ModelJob]:
         if queue in self.paused:
             return []
+        late = {job.id for job in self.too_late()}
         waiting = [job for job in self.jobs.values() if job.queue == queue and job.state == PENDING]
+        waiting = [job for job in waiting if job.id not in late]
         return sorted((job for job in waiting if job.run_at <= self.now), key=lambda job: job.order)
 
     def claimable(self, queue: str, limit: int, prefetch: bool) -> list[ModelJob]:
@@ -192,6 +200,15 @@ class Model:
         now = self.now
         return [job for job in self.jobs.values() if job.lease_ends is not None and job.lease_ends < now]
 
+    def too_late(self) -> list[ModelJob]:
+        now = self.now
+        waiting = [job for job in self.jobs.values() if job.state == PENDING]
+        return [job for job in waiting if job.expires_at is not None and job.expires_at <= now]
+
+    def expire(self, job: ModelJob) -> None:
+        job.settled = {}
+        self._finish(job, CANCELLED)
+
     # What people do: whether it was done, and the state that they are told of
 
     def act(self, event: str, id: UUID) -> tuple[bool, State | None]:
@@ -219,7 +236,7 @@ class Model:
             if self.holder(job.key, kept=False) is not None:
                 return False, job.state
             job.holds_key = True
-        job.state, job.attempt, job.run_at, job.settled = PENDING, 0, self.now, {}
+        job.state, job.attempt, job.run_at, job.settled, job.expires_at = PENDING, 0, self.now, {}, None
         return True, PENDING
 
     def _run_now(self, job: ModelJob) -> tuple[bool, State | None]:

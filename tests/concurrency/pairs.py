@@ -6,12 +6,15 @@ must hold whatever their order was.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from windlass.clock import Clock
 from windlass.operation import Operation
+from windlass.stores.store import Store
 
 from .interleaving import Performance
 from .scene import QUEUE, Scene, settlement
@@ -99,6 +102,50 @@ def run_now_claim(scene: Scene) -> Pair:
     (change,), claimed = succeeded(performance)
     assert change.done
     assert scene.state(id) == ("running" if claimed else "pending")
+
+
+# Expiry: to one of the two, an hour has passed
+
+
+def an_hour_later(scene: Scene) -> Store:
+    """The same store, at a later time."""
+    later = copy.copy(scene.store)
+    later.clock = Clock()
+    later.clock.move(timedelta(hours=1))
+    return later
+
+
+@pair("expire/claim")
+def expire_claim(scene: Scene) -> Pair:
+    id = scene.waiting(expires_seconds=60)
+    later = an_hour_later(scene)
+    performance = yield lambda: later.expire(10), lambda: scene.claim()
+    expired, claimed = succeeded(performance)
+    assert len(expired) + len(claimed) == 1, "both or neither have the job"
+    assert scene.state(id) == ("running" if claimed else "cancelled")
+
+
+@pair("expire/expire")
+def expire_expire(scene: Scene) -> Pair:
+    ids = {scene.waiting(expires_seconds=60) for _ in range(2)}
+    later = an_hour_later(scene)
+    performance = yield lambda: later.expire(10), lambda: later.expire(10)
+    first, second = succeeded(performance)
+    ended = [one.id for one in [*first, *second]]
+    assert len(ended) == len(set(ended)), "expired twice"
+    assert set(ended) == ids
+    assert {job.state for job in scene.all()} == {"cancelled"}
+
+
+@pair("expire/cancel")
+def expire_cancel(scene: Scene) -> Pair:
+    id = scene.waiting(expires_seconds=60)
+    later = an_hour_later(scene)
+    performance = yield lambda: later.expire(10), lambda: scene.store.cancel([id])
+    expired, (change,) = succeeded(performance)
+    assert len(expired) + change.done == 1
+    job = scene.job(id)
+    assert (job.state, job.error is not None) == ("cancelled", bool(expired))
 
 
 # Rescue

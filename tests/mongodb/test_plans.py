@@ -52,6 +52,7 @@ def test_plans(full: MongoStore) -> None:
     claims_follow_the_ready_index(full)
     claims_go_on_where_they_left_off(full)
     rescue_looks_at_running_jobs_alone(full)
+    expiry_looks_at_what_is_too_late_alone(full)
     lists_use_their_indexes(full)
     live_queues_are_stepped_through(full)
     the_next_due_is_stepped_to(full)
@@ -98,6 +99,18 @@ def rescue_looks_at_running_jobs_alone(store: MongoStore) -> None:
     stats = explain(store, first_request(store.adopt(uuid4())))
     assert indexes_used(stats) == {"running"}
     assert stats["totalDocsExamined"] == 0
+
+
+def expiry_looks_at_what_is_too_late_alone(store: MongoStore) -> None:
+    now = datetime.now(UTC)
+    answers: list[list[dict[str, Any]]] = [[{"now": now}]]
+    for index in ("expiring", "expiring_blocked"):
+        request = first_request(store.expire(20), answers)
+        stats = explain(store, request)
+        assert indexes_used(stats) == {index}
+        assert stats["totalDocsExamined"] == 0
+        assert "SORT" not in stage_names(stats)
+        answers.append([])
 
 
 def lists_use_their_indexes(store: MongoStore) -> None:

@@ -149,6 +149,13 @@ def test_to_look_past_last_attempts_reads_the_ready_index_in_its_order(stale: Sc
 
 
 @pytest.mark.parametrize("mode", ["custom", "generic"])
+def test_expiry_reads_its_index_in_its_order(stale: Scene, mode: str) -> None:
+    nodes = stale.nodes(next(stale.store.expire(100)), mode)
+    assert {name for _, name in scans(nodes)} == {"windlass_jobs_expiry"}
+    assert "Sort" not in {node["Node Type"] for node in nodes}
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
 @pytest.mark.parametrize("seqscan", ["on", "off"])
 @pytest.mark.parametrize("state", ["completed", "failed"])
 def test_settle_goes_through_the_primary_key(stale: Scene, mode: str, seqscan: str, state: Any) -> None:

@@ -72,6 +72,12 @@ def test_rescue_searches_the_index_of_running_jobs(scene: Scene) -> None:
     assert plan[0].endswith("USING INDEX windlass_jobs_running")
 
 
+def test_expiry_searches_its_index_in_its_order(scene: Scene) -> None:
+    plan = scene.plan(next(scene.store.expire(100)))
+    assert len(plan) == 1, "it is sorted afterwards"
+    assert "USING INDEX windlass_jobs_expiry (expires_at<?)" in plan[0]
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["history", "delete"])
 def test_settle_goes_through_the_primary_key(scene: Scene, number: int) -> None:
     settlement = Settlement(id=uuid4(), token=uuid4(), state="completed", output="null")

@@ -80,6 +80,23 @@ def test_kill_9_in_mid_job_runs_it_again_and_completes_it_once(workers: Workers)
     assert job.refresh().attempt == 2
 
 
+def test_l10_after_kill_9_and_rescue_a_queues_limit_is_whole_again(workers: Workers) -> None:
+    """The limit is counted from what a worker holds: what its dead predecessor held is neither missing nor added."""
+    for n in range(9):
+        workers.enqueue("sleeps", seconds=1.0, name=f"job{n}")
+    first = workers.start("--queues", "default:3")
+    workers.until(lambda: len(workers.notes()) == 3)
+    first.kill()
+    first.wait()
+    workers.start("--queues", "default:3")
+    workers.until(lambda: workers.app.counts().completed == 9)
+    running = most = 0
+    for word in (note.split()[0] for note in workers.notes()[3:]):
+        running += 1 if word == "start" else -1
+        most = max(most, running)
+    assert (running, most) == (0, 3)
+
+
 def test_l9_sigterm_lets_running_jobs_end_and_gives_the_rest_back(workers: Workers) -> None:
     running = workers.enqueue("sleeps", seconds=1.5, name="runs")
     process = workers.start("--concurrency", "1")

@@ -177,6 +177,9 @@ class Bench:
     def rescue(self, limit: int = 100, **options: Any) -> list[Settlement]:
         return self.run(lambda: self.store.rescue(limit, **options))
 
+    def expire(self, limit: int = 100) -> list[Settlement]:
+        return self.run(lambda: self.store.expire(limit))
+
     # Looking
 
     def get(self, *ids: UUID) -> list[Job]:

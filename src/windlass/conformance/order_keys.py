@@ -129,6 +129,13 @@ class OrderKeys:
         bench.accept(first.completes())
         assert ids(bench.claim()) == [answer.job.id]
 
+    def test_one_that_expires_lets_the_next_one_in(self, bench: Bench) -> None:
+        add_ordered(bench, expires_seconds=60)
+        second = add_ordered(bench)
+        bench.pass_time(seconds=61)
+        bench.run(lambda: bench.store.expire(10))
+        assert ids(bench.claim()) == [second.id]
+
     def test_a_chain_of_ordered_jobs(self, bench: Bench) -> None:
         add_ordered(bench)
         other = add_ordered(bench)

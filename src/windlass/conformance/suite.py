@@ -15,6 +15,7 @@ from .counts import Counting
 from .crowd import Crowding
 from .delete import Deleting
 from .enqueue import Enqueueing, Ids
+from .expire import Expiring
 from .fencing import Fencing, Rescued, SentAgain
 from .kept_keys import KeptKeys
 from .migrate import Migrating
@@ -77,6 +78,7 @@ class Conformance:
     TestRenewing = Renewing
     TestRescuing = Rescuing
     TestRescued = Rescued
+    TestExpiring = Expiring
 
     TestChains = Chains
     TestBlocking = Blocking

@@ -317,6 +317,12 @@ class Store(Protocol):
         that was asked for. A job that is being settled at this moment is left alone. Whatever the worker that was
         given up has to say afterwards is refused. At most `limit`: call again."""
 
+    def expire(self, limit: int) -> Operation[list[Settlement]]:
+        """Cancel jobs that wait, pending or blocked, and were not started by their `expires_at`, atomically; the error
+        says so, the story of earlier attempts stays. Those whose time went by first go first. What runs is left to end
+        as it will, what is being claimed or rewritten at this moment is left alone: of a claim and an expiry that
+        meet, one has the job and the other has nothing. At most `limit`: call again."""
+
     def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
         """Those that exist, in any order. A job on its way from live to finished is found once."""
 

@@ -23,7 +23,7 @@ MOST_WAITING = 10_000
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What happened to a job: started, completed, failed, cancelled, retried, snoozed or rescued."""
+    """What happened to a job: started, completed, failed, cancelled, retried, snoozed, rescued or expired."""
 
     name: str
     id: Any
@@ -49,8 +49,14 @@ class Events:
             self._send(Event("started", attempt.job.id, attempt.job))
 
     def rescued(self, settlements: list[Settlement]) -> None:
+        self._by_upkeep("rescued", settlements)
+
+    def expired(self, settlements: list[Settlement]) -> None:
+        self._by_upkeep("expired", settlements)
+
+    def _by_upkeep(self, name: str, settlements: list[Settlement]) -> None:
         for settlement in settlements if self.hooks else ():
-            self._send(Event("rescued", settlement.id, None, settlement))
+            self._send(Event(name, settlement.id, None, settlement))
 
     def _send(self, event: Event) -> None:
         if event.name not in self.hooks:

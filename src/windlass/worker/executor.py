@@ -22,6 +22,7 @@ from ..job import Job
 from ..lifecycle import COMPLETED
 from ..logs import Log, job_fields
 from ..outcome import Cancel, Continue, Settlement, Snooze, decide, describe_error, ended_after, give_back
+from ..policy import DEFAULT
 from ..task import Task
 from .processes import ChildProcesses
 from .threads import Threads
@@ -83,7 +84,7 @@ class Executor:
         while True:
             try:
                 arguments = _read(task, job)
-                timeout = job.policy.timeout_seconds if job.policy_json is not None else None  # type: ignore[union-attr]
+                timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
                 value = await (call if timeout is None else _within(timeout, attempt, call))
                 result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)

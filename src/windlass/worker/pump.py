@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +25,8 @@ MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
 ADMIT_SECONDS = 0.1  # between looks for those that wait to be let in, while there is other work
+CHAIN_SECONDS = 0.01  # that a chain gets to go on, before we look round again
+VAIN_SECONDS = 0.001, 0.25  # between looks at a job that is due and cannot be had: at first, and at the most
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -40,12 +41,15 @@ class Pump:
         self.served = {queue: Served(queue, limit) for queue, limit in (queues or {}).items()}
         self.limited = any(served.limit is not None for served in self.served.values())
         self.stopping = False
-        self.idle = False
+        self.idle = False  # the last round found nothing
+        self.quiet = False  # all slots were free when it began
         self._changes = 0
+        self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
         self._look_again = self._admit_at = 0.0
+        self._vain = VAIN_SECONDS[0]
         self._last_attempts_at = time.monotonic()
 
     async def run(self) -> None:
@@ -54,19 +58,31 @@ class Pump:
             self._woken.clear()
             self.buffer.room_made.clear()
             try:
-                before = self._changes
+                if self._urgent and await self._follow_chains():
+                    await self.rest(CHAIN_SECONDS)
+                    continue
+                before, quiet = self._changes, self.buffer.free >= self.buffer.slots
                 room, claimed = await self.round()
-                self.idle = room > 0 and claimed == 0 and before == self._changes
+                self.idle, self.quiet = room > 0 and claimed == 0 and before == self._changes, quiet
                 if self.idle:
                     self._look_again = self._admit_at = 0.0
-                    await self.rest(await self.next_due())
+                    await self.rest(*(await self.next_due()))
                 elif room <= 0:
-                    await self._room()
+                    await self.rest(self.poll_seconds, or_room=True)
+                else:
+                    self._vain = VAIN_SECONDS[0]
                 delay = 0.1
             except WindlassError as error:
                 log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
+
+    async def _follow_chains(self) -> int:
+        """The next jobs of chains that went on here, and nothing else."""
+        urgent, self._urgent = self._urgent, set()
+        if not self.buffer.free:
+            return 0
+        return sum([await self._claim_from(self.served[queue]) for queue in sorted(urgent)])
 
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
@@ -153,26 +169,41 @@ class Pump:
 
     # Waiting
 
-    async def next_due(self) -> float:
-        """Seconds until the first job that waits for its time, at most the poll interval."""
+    async def next_due(self) -> tuple[float, bool]:
+        """Seconds until the first job that waits for its time, at most the poll interval; and whether a slot that
+        comes free is a reason to claim before that.
+
+        One that is due and was not claimed may be a last attempt, for which no slot was free. Or it is locked for a
+        moment, or of a type that is unknown here, or in a paused queue: it is looked at less and less often.
+        """
         seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
-        return self.poll_seconds if seconds is None else min(self.poll_seconds, max(0.001, seconds))
+        if seconds is None:
+            return self.poll_seconds, False
+        if seconds > 0:
+            return min(self.poll_seconds, seconds), False
+        self._vain = min(self._vain * 2, VAIN_SECONDS[1])
+        return min(self.poll_seconds, self._vain), not self.quiet
 
-    async def rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
-
-    async def _room(self) -> None:
-        """All slots are busy and enough lies ready: until that has changed."""
-        waits = [asyncio.ensure_future(self._woken.wait()), asyncio.ensure_future(self.buffer.room_made.wait())]
+    async def rest(self, seconds: float, or_room: bool = False) -> None:
+        """Until someone wakes us, for so long at most; or until a slot is free or less lies ready."""
+        waits = [asyncio.ensure_future(self._woken.wait())]
+        if or_room:
+            waits.append(asyncio.ensure_future(self.buffer.room_made.wait()))
         try:
-            await asyncio.wait(waits, timeout=self.poll_seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
 
     def wake(self) -> None:
         self._woken.set()
+
+    def went_on(self, queue: str) -> bool:
+        """A chain has gone on in this queue: if we serve it, we look there first. Whether we do."""
+        if queue in self.served:
+            self._urgent.add(queue)
+        self._woken.set()
+        return queue in self.served
 
     def changed(self) -> None:
         """Something has ended, which may have freed others: a look that was taken before does not count."""

@@ -1,6 +1,8 @@
 """Settlements, many at a time: one goes out when the one before has returned, with all that has gathered meanwhile.
 
-No timer: small batches when there is little to do, large ones under load.
+No timer: small batches when there is little to do, large ones under load. Where handlers are quicker than the store,
+what waits here is bounded: the settler is full at a few batches, and until that has changed no job is claimed or
+started.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ log = Log("windlass.worker")
 
 MOST_ROWS = 1000
 MOST_BYTES = 8 * 1024 * 1024
+BATCHES_WAITING = 2  # beside the one that is on its way: always enough for the next
+ROWS_WAITING, BYTES_WAITING = BATCHES_WAITING * MOST_ROWS, BATCHES_WAITING * MOST_BYTES
 LONGEST_WAIT = 15.0
 
 Ended = tuple[Attempt, Settlement]
@@ -34,6 +38,9 @@ class Settler:
         self.app, self.settled = app, settled
         self.waiting: list[Ended] = []
         self.under_way = 0
+        self.full = False
+        self._bytes = 0
+        self._room = asyncio.Event()
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
         self._nothing.set()
@@ -43,6 +50,15 @@ class Settler:
             self._something.set()
             self._nothing.clear()
         self.waiting.append((attempt, settlement))
+        self._bytes += len(settlement.output or "")
+        if len(self.waiting) >= ROWS_WAITING or self._bytes >= BYTES_WAITING:
+            self.full = True
+            self._room.clear()
+
+    async def room(self) -> None:
+        """When it is full no longer."""
+        while self.full:
+            await self._room.wait()
 
     async def drained(self) -> None:
         """When all that was added has been written."""
@@ -67,6 +83,10 @@ class Settler:
                 break
             count += 1
         batch, self.waiting = self.waiting[:count], self.waiting[count:]
+        self._bytes -= sum(len(settlement.output or "") for _, settlement in batch)
+        if self.full and len(self.waiting) < ROWS_WAITING and self._bytes < BYTES_WAITING:
+            self.full = False
+            self._room.set()
         return batch
 
     async def _write(self, batch: list[Ended]) -> None:

@@ -37,11 +37,12 @@ class Threads:
                     if attempt.stop is None:
                         raise
                     asyncio.current_task().uncancel()  # type: ignore[union-attr]
-                except BaseException:
-                    break
-            return future.result()
+            value, error = future.result()
         finally:
             attempt.interrupter = None
+        if error is not None:
+            raise error
+        return value
 
     def close(self) -> None:
         if self._pool is not None:
@@ -49,7 +50,8 @@ class Threads:
 
 
 class _Call:
-    """A handler on its way through a thread."""
+    """A handler on its way through a thread. What it raises comes back as a value: a future cannot carry StopIteration,
+    and GeneratorExit from a future would close the coroutines that wait for it."""
 
     def __init__(self, context: contextvars.Context, function: Callable[[], Any]) -> None:
         self.context, self.function = context, function
@@ -57,7 +59,13 @@ class _Call:
         self._thread: int | None = None
         self._interrupted = False
 
-    def __call__(self) -> Any:
+    def __call__(self) -> tuple[Any, BaseException | None]:
+        try:
+            return self._run(), None
+        except BaseException as error:
+            return None, error
+
+    def _run(self) -> Any:
         with self._lock:
             if self._interrupted:
                 raise Interruption

@@ -1,5 +1,5 @@
 """What every worker does beside its jobs, now and then and never in step with the others: rescue what dead workers
-hold, remove what is no longer to be kept, and say that it is alive."""
+hold, end what was not started in time, remove what is no longer to be kept, and say that it is alive."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..stores.store import WorkerInfo
 log = Log("windlass.worker")
 
 RESCUE_PAGE = 200
+EXPIRE_PAGE = 200
 PRUNE_PAGE = 5000
 PRUNE_SECONDS = 60.0
 HEARTBEAT_SECONDS = 10.0
@@ -25,14 +26,16 @@ GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off 
 class Upkeep:
     def __init__(
         self, app: Windlass, describe: Callable[[], WorkerInfo], rescued: Callable[[list[Settlement]], None],
-        rescue_seconds: float,
+        expired: Callable[[list[Settlement]], None], rescue_seconds: float,
     ) -> None:  # fmt: skip
-        self.app, self.describe, self.rescued, self.rescue_seconds = app, describe, rescued, rescue_seconds
+        self.app, self.describe, self.rescue_seconds = app, describe, rescue_seconds
+        self.rescued, self.expired = rescued, expired
         self.fields = {"worker": describe().name}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._now_and_then(self.rescue_seconds, self.rescue))
+            group.create_task(self._now_and_then(self.rescue_seconds, self.expire, at_once=True))
             group.create_task(self._now_and_then(PRUNE_SECONDS, self.prune))
             group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat, at_once=True))
 
@@ -54,6 +57,15 @@ class Upkeep:
                 log.warning("rescued %d jobs whose workers were not heard of", len(settlements), extra=self.fields)
                 self.rescued(settlements)
             if len(settlements) < RESCUE_PAGE:
+                return
+
+    async def expire(self) -> None:
+        while True:
+            settlements = await self.app.arun_operation(lambda: self.app.store.expire(EXPIRE_PAGE))
+            if settlements:
+                log.info("%d jobs were not started in time, and are cancelled", len(settlements))
+                self.expired(settlements)
+            if len(settlements) < EXPIRE_PAGE:
                 return
 
     async def prune(self) -> None:

@@ -11,23 +11,26 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
-from uuid import uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
-from ..errors import InvalidInput
+from ..errors import InvalidInput, WindlassError
+from ..identity import Identity
+from ..job import NewJob
 from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
-from ..outcome import Settlement, give_back
+from ..outcome import Settlement, decide, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from ..stores.urls import without_password
+from ..stores.wakeup import Hint
 from .buffer import Buffer
 from .events import Events
 from .executor import Executor
@@ -65,10 +68,11 @@ class Worker:
         self.queues = _queue_limits(queues)
         self.poll_seconds, self.rescue_seconds = to_seconds(poll_interval), to_seconds(rescue_interval)
         self.grace_seconds = to_seconds(grace)
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"  # random: a reused one hid orphans
+        self.identity = Identity()
         self.running: set[Attempt] = set()
         self.started = self.completed = self.failed = self.retried = 0
         self.report: Callable[..., None] | None = None
+        self._held_up = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[int] | None = None
@@ -110,10 +114,10 @@ class Worker:
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
         self.pump = Pump(
-            self.app, self.buffer, self.leases, name=self.name, queues=self.queues, poll_seconds=self.poll_seconds,
-            may_claim=self._may_claim,
+            self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
+            poll_seconds=self.poll_seconds, may_claim=self._may_claim,
         )  # fmt: skip
-        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.rescue_seconds)
+        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
         self.leases.start()
@@ -122,8 +126,8 @@ class Worker:
         self._deafen = self.app.store.wakeup.listen(self.pump.heard)
         serves = "all queues" if self.queues is None else ", ".join(self.queues)
         log.info(
-            "worker %s serves %s, %d jobs at once, of %s", self.name, serves, self.concurrency,
-            without_password(self.app.url), extra={"worker": self.name},
+            "worker %s serves %s, %d jobs at once, of %s", self.identity.name, serves, self.concurrency,
+            without_password(self.app.url), extra={"worker": self.identity.name},
         )  # fmt: skip
 
     async def _until_end(self) -> None:
@@ -131,12 +135,21 @@ class Worker:
         if not self.until_idle and self.max_jobs is None:
             await self._stopping.wait()
             return
+        all_ended = False  # also what has expired
         while not self._stopping.is_set():
             busy = len(self.buffer) or self.running or self.settler.waiting or self.settler.under_way
             if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
                 return
             if not busy and self.until_idle and self.pump.idle:
-                return
+                if not self.pump.quiet:
+                    self.pump.wake()  # what it had no slot for may be there still
+                elif all_ended:
+                    return
+                else:
+                    with contextlib.suppress(WindlassError):  # then the next worker does it
+                        await self.upkeep.expire()
+                    all_ended = True
+                    continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 0.005)
 
@@ -168,8 +181,8 @@ class Worker:
         await self.executor.close()
         await self.events.close()
         log.info(
-            "worker %s has ended: %d done, %d retried, %d failed", self.name, self.completed, self.retried, self.failed,
-            extra={"worker": self.name},
+            "worker %s has ended: %d done, %d retried, %d failed", self.identity.name, self.completed, self.retried,
+            self.failed, extra={"worker": self.identity.name},
         )  # fmt: skip
 
     async def _let_end(self) -> None:
@@ -193,9 +206,11 @@ class Worker:
     # A slot
 
     async def _slot(self) -> None:
-        buffer, execute, count = self.buffer, self.executor.execute, 0
+        buffer, settler, execute, count = self.buffer, self.settler, self.executor.execute, 0
         slot = cast("asyncio.Task[Any]", asyncio.current_task())
         while True:
+            if settler.full:
+                await settler.room()
             attempt = buffer.pop() or await buffer.take()
             self.running.add(attempt)
             self.started += 1
@@ -204,6 +219,11 @@ class Worker:
             began = time.perf_counter()
             try:
                 settlement = await execute(attempt, slot, began)
+            except asyncio.CancelledError as error:
+                if slot.cancelling():
+                    raise  # the slot itself is to end
+                # The handler's own: it awaited what someone had cancelled. An error like any other.
+                settlement = decide(attempt.job, attempt.token, error, random=random.random)
             finally:
                 self.running.discard(attempt)
                 if self.pump.limited:
@@ -227,6 +247,9 @@ class Worker:
             self.pump.wake()
 
     def _may_claim(self) -> int:
+        if self.settler.full:
+            self._held_up = True
+            return 0
         if self.max_jobs is None:
             return 1_000_000
         return self.max_jobs - self.started - len(self.buffer)
@@ -242,8 +265,12 @@ class Worker:
     def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
         self.pump.changed()
-        if self.until_idle or any(one.continues is not None or attempt.job.order_key for attempt, one in batch):
+        if self.until_idle or any(attempt.job.order_key for attempt, _ in batch):
             self.pump.wake()
+        if self._held_up and not self.settler.full:
+            self._held_up = False
+            self.pump.wake()
+        self._go_on([one.continues for _, one in batch if one.continues is not None])
         talkative = log.isEnabledFor(logging.DEBUG)
         quiet = not refusals and not talkative and not self.app.hooks
         if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
@@ -270,6 +297,12 @@ class Worker:
         if soonest is not None and soonest < self.poll_seconds:
             asyncio.get_running_loop().call_later(soonest, self.pump.wake)
 
+    def _go_on(self, jobs: list[NewJob]) -> None:
+        """Whoever else serves the next jobs of chains is told, unless we do."""
+        elsewhere = {job.queue for job in jobs if not self.pump.went_on(job.queue) or job.type not in self.app.tasks}
+        if elsewhere and self.app.notify:
+            self.app.store.wakeup.send([Hint("ready", queue) for queue in sorted(elsewhere)])
+
     def _rescued(self, settlements: list[Settlement]) -> None:
         self.events.rescued(settlements)
         self.pump.wake()
@@ -277,8 +310,8 @@ class Worker:
     def describe(self) -> WorkerInfo:
         queues = None if self.queues is None else list(self.queues)
         return WorkerInfo(
-            name=self.name, host=socket.gethostname(), pid=os.getpid(), queues=queues, types=sorted(self.app.tasks),
-            concurrency=self.concurrency, running=len(self.running),
+            name=self.identity.name, host=socket.gethostname(), pid=os.getpid(), queues=queues,
+            types=sorted(self.app.tasks), concurrency=self.concurrency, running=len(self.running),
         )  # fmt: skip
 
     # As a context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from bson import ObjectId
 from bson.binary import Binary
@@ -78,6 +78,8 @@ def final_state(settlement: Settlement, document: Document) -> State:
 
 def ending_of(settlement: Settlement, document: Document) -> Ending:
     keep_seconds = document.get("keep_seconds")
+    if not isinstance(keep_seconds, int):  # what somebody may have left there must stop no batch
+        keep_seconds = None
     return Ending(
         settlement.token,
         final_state(settlement, document),
@@ -106,15 +108,11 @@ def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
 
 
 def writes_of(
-    groups: Mapping[Ending, Sequence[Member]], now: datetime, *, rescued: bool = False, mark: ObjectId | None = None
+    groups: Mapping[Ending, Sequence[Member]], now: datetime, *, mark: ObjectId | None = None
 ) -> list[UpdateMany | DeleteMany]:
-    """`rescued`: by somebody else than who holds the lease. `mark`: what the finished jobs bear; it stands for a write
-    outside a transaction, which ends no job that others hang on."""
-    return [
-        write_of(ending, chunk, now, rescued, mark)
-        for ending, members in groups.items()
-        for chunk in in_chunks(members)
-    ]
+    """`mark`: what the finished jobs bear; it stands for a write outside a transaction, which ends no job that others
+    hang on."""
+    return [write_of(ending, chunk, now, mark) for ending, members in groups.items() for chunk in in_chunks(members)]
 
 
 def in_chunks(members: Sequence[Member]) -> Iterator[Sequence[Member]]:
@@ -140,18 +138,18 @@ def alike(members: Sequence[Member]) -> bool:
 
 
 def write_of(
-    ending: Ending, members: Sequence[Member], now: datetime, rescued: bool, mark: ObjectId | None
+    ending: Ending, members: Sequence[Member], now: datetime, mark: ObjectId | None
 ) -> UpdateMany | DeleteMany:
     """Fenced by id and token as a pair, and by the state: a job that is finished keeps its token."""
     fence: Document = {"_id": {"$in": [member.id for member in members]}, "token": ending.token}
-    fence["state"] = {"$in": WAITING} if ending.token is None and not rescued else RUNNING
-    if ending.state == PENDING and not rescued:
+    fence["state"] = {"$in": WAITING} if ending.token is None else RUNNING
+    if ending.state == PENDING:
         fence["cancel_requested"] = {"$ne": True}
     if ending.state in FINISHED and mark is not None:
         fence |= {"linked": None, "lane": None}
     if ending.state in FINISHED and ending.keep_seconds == 0:
         return DeleteMany(fence, hint="_id_")
-    update = finished(ending, now, rescued, mark) if ending.state in FINISHED else sent_back(ending, now, rescued)
+    update = finished(ending, now, mark) if ending.state in FINISHED else sent_back(ending, now)
     _, output, progress = members[0]
     if not alike(members):
         return UpdateMany(fence, with_own(update, members), hint="_id_")
@@ -172,16 +170,11 @@ def with_own(update: Document, members: Sequence[Member]) -> list[Document]:
     return [{"$set": changes}, {"$unset": list(update["$unset"])}]
 
 
-def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
-    """Pending again. The token moves aside, so that the same settlement, sent again, finds that it was accepted.
-
-    Not so for a rescue: the late settlement of the worker that was given up must find itself refused.
-    """
+def sent_back(ending: Ending, now: datetime) -> Document:
+    """Pending again. The token moves aside, so that the same settlement, sent again, finds that it was accepted."""
     changes: Document = {"state": PENDING, **given(error=ending.error, attempts=ending.attempts)}
     leftovers = ["token", "worker", "heard_at", "leased_until"]
-    if rescued:
-        leftovers.append("previous_token")
-    elif ending.token is not None:
+    if ending.token is not None:
         changes["previous_token"] = ending.token
     if ending.run_at is not None:
         changes["run_at"] = round_up(ending.run_at)
@@ -191,8 +184,8 @@ def sent_back(ending: Ending, now: datetime, rescued: bool) -> Document:
     return {"$set": changes, "$unset": dict.fromkeys(leftovers, ""), "$inc": changed}
 
 
-def finished(ending: Ending, now: datetime, rescued: bool, mark: ObjectId | None) -> Document:
-    """Terminal. It keeps the token, and with it the proof that this settlement was accepted; a rescuer's is new."""
+def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
+    """Terminal. It keeps the token, and with it the proof that this settlement was accepted."""
     changes: Document = {"state": ending.state, "finished_at": now}
     changes |= given(
         error=ending.error,
@@ -202,9 +195,6 @@ def finished(ending: Ending, now: datetime, rescued: bool, mark: ObjectId | None
         counted_by=mark,
     )
     leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested"]
-    if rescued:
-        changes["token"] = uuid4()
-        leftovers.append("previous_token")
     if ending.error is None:
         leftovers.append("error")
     if ending.has_waited:

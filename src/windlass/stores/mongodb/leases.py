@@ -1,4 +1,4 @@
-"""Keeping jobs, and taking them from workers that are gone."""
+"""Keeping jobs, taking them from workers that are gone, and ending those that nobody has started in time."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pymongo import UpdateMany
 
-from ...lifecycle import FAILED, FINISHED, RUNNING
+from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
 from ...logs import Log
 from ...operation import Operation, Request
-from ...outcome import Settlement, decide_rescue, describe_error, encode_error
+from ...outcome import Settlement, decide_any_rescue, decide_expiry
 from ..store import Lease, Reason, Renewal
-from .documents import Document, to_job
+from .base import BRIEF
+from .documents import Document, to_job, to_key
 from .settle import Settlements
 
 log = Log("windlass.store")
 
 STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
+EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 
 
 class Leases(Settlements):
@@ -67,26 +69,53 @@ class Leases(Settlements):
             # Who has not renewed yet was heard of when he claimed.
             before = {"$lt": stale_before}
             lost = {"$or": [{"heard_at": before}, {"heard_at": None, "claimed_at": before}]}
+        documents, token = yield from self._take_over({"state": RUNNING, **lost}, limit)
+        stagger_seconds = min(STAGGER_EACH * len(documents), STAGGER_MOST)
+        settlements = [self._decide(document, token, stagger_seconds) for document in documents]
+        refused = {refusal.id for refusal in (yield from self.settle(settlements))}
+        return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def _take_over(self, lost: Document, limit: int) -> Operation[tuple[Sequence[Document], UUID]]:
+        """Write a token of the rescuer's own on what is still lost: the worker that was given up finds nothing that it
+        could have written. No transaction: the server would hold the locks of a rescuer that is killed in one for a
+        minute. This way its jobs are as lost as before, and the next one takes them over from it."""
+        token = uuid4()
         options = {"limit": limit, "batch_size": limit + 1}
-        found = yield Request(self.jobs, "find", ({"state": RUNNING, **lost},), options)
+        found = yield Request(self.jobs, "find", (lost, {"_id": 1}), options, alone=True)
         if not found:
+            return [], token
+        ids = {"_id": {"$in": [to_key(document["_id"]) for document in found]}}
+        change = {"$set": {"token": token}}
+        yield Request(self.jobs, "update_many", ({**ids, **lost}, change), {"hint": "_id_"}, alone=True)
+        taken = yield self.find_jobs({**ids, "state": RUNNING, "token": token}, size=len(found))
+        return taken, token
+
+    def expire(self, limit: int) -> Operation[list[Settlement]]:
+        if limit < 1:
             return []
         now = yield from self.read_now()
-        stagger_seconds = min(STAGGER_EACH * (len(found) - 1), STAGGER_MOST)
-        settlements = [self._decide(document, stagger_seconds) for document in found]
-        yield from self.write_endings(zip(settlements, found, strict=True), now, rescued=True)
+        # Nearly always there is nothing: then no transaction is begun for it.
+        if not (yield from self._too_late(now, 1, alone=True)):
+            return []
+        found = yield from self._too_late(now, limit)
+        settlements = [decide_expiry(document["_id"], document["expires_at"]) for document in found]
+        yield from self.write_endings(zip(settlements, found, strict=True), now)
         return settlements
 
-    def _decide(self, document: Document, stagger_seconds: float) -> Settlement:
-        """One document that cannot be read must not keep the others from being rescued: it has failed."""
-        id, token = document["_id"], document.get("token")
-        try:
-            return decide_rescue(
-                to_job(document), document["token"], random=self.random, stagger_seconds=stagger_seconds
-            )
-        except Exception as error:
-            log.warning("job %s cannot be read, so it is failed: %r", id, error)
-            return Settlement(id=id, token=token, state=FAILED, error=encode_error(describe_error(error)))
+    def _too_late(self, now: datetime, limit: int, *, alone: bool = False) -> Operation[list[Document]]:
+        """In the operation's transaction, a job that is claimed or rewritten until that ends makes it begin again."""
+        found: list[Document] = []
+        for state, index in EXPIRING.items():
+            filter, left = {"state": state, "expires_at": {"$lte": now}}, limit - len(found)
+            options = {"sort": [("expires_at", 1)], "limit": left, "batch_size": left + 1, "hint": index}
+            if left:
+                found += yield Request(self.jobs, "find", (filter, BRIEF), options, alone)
+        return found
+
+    def _decide(self, document: Document, token: UUID, stagger_seconds: float) -> Settlement:
+        return decide_any_rescue(
+            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=stagger_seconds
+        )
 
 
 def renewal_of(lease: Lease, document: Document | None) -> Renewal:

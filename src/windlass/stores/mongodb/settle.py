@@ -3,7 +3,8 @@
 Each settlement is atomic by itself, for it is one write to one document. So a batch needs no transaction, which would
 cost four times as much; where it is cut short, those that were written are found to be so when it is sent again. What
 has changed between our reading and our writing is judged again. Only what bears no token, and could not be told from
-what others did, is settled in a transaction, as are jobs that are rescued or cancelled, and those on which others hang.
+what others did, is settled in a transaction, as are jobs that are cancelled or have expired, and those on which others
+hang.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Settlements(Entangled, Tallies):
         yield from self.write_endings(accepted, now)
         return refusals
 
-    def write_endings(self, accepted: Iterable[Judged], now: datetime, *, rescued: bool = False) -> Operation[None]:
-        """Write what was judged to be right, and count it. `rescued`: by somebody else than who holds the lease."""
+    def write_endings(self, accepted: Iterable[Judged], now: datetime) -> Operation[None]:
+        """Write what was judged to be right, and count it."""
         judged = [*accepted]
         groups, slots = grouped(judged, now)
         if not groups:
             return
-        writes = writes_of(groups, now, rescued=rescued)
+        writes = writes_of(groups, now)
         (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
             raise Transient("a job changed while it was being settled")

@@ -47,6 +47,24 @@ ANY_END = """SELECT * FROM unnest(
         (SELECT :errors::text[]), (SELECT :stories::text[]), (SELECT :said::text[]))
         AS g (id, token, output, new_state, new_error, story, said)"""
 
+# The next jobs of their chains, where they are plain ones: in the statement that completes the ones before.
+GOING_ON = """, went_on AS (
+    INSERT INTO {jobs} (
+        id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
+        keep_seconds, policy, expires_at, chain_id, chain_index, trace)
+    SELECT n.id, 'pending', n.queue, n.type, n.tenant, n.rank,
+        coalesce(n.run_at, {now}) + make_interval(secs => n.delay_seconds), {now}, n.input::json, n.labels,
+        n.max_attempts, n.lease_seconds, n.keep_seconds, n.policy,
+        coalesce(n.expires_at, {now} + make_interval(secs => n.expires_seconds)), n.chain_id, n.chain_index, n.trace
+    FROM ROWS FROM (unnest(:before::uuid[]), json_to_recordset(:rows::text::json) AS (
+        id uuid, queue text, type text, tenant text, rank smallint, run_at timestamptz, delay_seconds float8,
+        input text, labels text, max_attempts integer, lease_seconds float8, keep_seconds integer, policy text,
+        expires_at timestamptz, expires_seconds float8, chain_id uuid, chain_index integer, trace text)) AS n (
+        before, id, queue, type, tenant, rank, run_at, delay_seconds, input, labels, max_attempts, lease_seconds,
+        keep_seconds, policy, expires_at, expires_seconds, chain_id, chain_index, trace)
+    WHERE n.before IN (SELECT id FROM gone)
+)"""
+
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
     "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
@@ -161,7 +179,12 @@ class PostgresStore(SqlStore):
             "tokens": Uuids([one.token for one in settlements]),
             "outputs": Texts([one.output for one in settlements]),
         }
-        given = COMPLETED_ONLY
+        given, going_on = COMPLETED_ONLY, ""
+        following = [(one.id, one.continues) for one in settlements if plain and one.continues is not None]
+        if following:
+            going_on = GOING_ON
+            parameters["before"] = Uuids([id for id, _ in following])
+            parameters["rows"] = msgspec.json.encode([job for _, job in following]).decode()
         if any(one.state != COMPLETED or one.progress is not None for one in settlements):
             given = ANY_END
             parameters["states"] = Texts([one.state for one in settlements])
@@ -169,9 +192,14 @@ class PostgresStore(SqlStore):
             parameters["said"] = Texts([one.progress for one in settlements])
             parameters["stories"] = Texts([one.attempts for one in settlements])
         rows = yield Statement(
-            self.sql.variant("finish", given=given, plain=PLAIN if plain else ""), parameters, alone=alone
+            self.sql.variant("finish", given=given, plain=PLAIN if plain else "", going_on=going_on),
+            parameters,
+            alone=alone,
         )
         return {row[0] for row in rows}
+
+    def goes_on(self, job: NewJob) -> bool:
+        return not (job.id_given or job.unique_key or job.order_key or job.blockers)
 
     def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
         if lanes:

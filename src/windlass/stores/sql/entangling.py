@@ -41,6 +41,10 @@ class Entangling(Places):
         that nobody hangs on."""
         raise NotImplementedError
 
+    def goes_on(self, job: NewJob) -> bool:
+        """Whether `finish` itself creates this next job of a chain."""
+        return False
+
     def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
         raise NotImplementedError
 
@@ -62,10 +66,11 @@ class Entangling(Places):
 
     def end(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         """Finish jobs, entangled or not; the ids of those that were refused."""
-        plain = [one for one in settlements if one.continues is None]
+        plain = [one for one in settlements if one.continues is None or self.goes_on(one.continues)]
         only_plain = len(plain) == len(settlements)
         refused = (yield from self.finish(plain, alone=alone and only_plain)) if plain else set()
-        suspects = [one for one in settlements if one.continues is not None or one.id in refused]
+        tried = {one.id for one in plain}
+        suspects = [one for one in settlements if one.id not in tried or one.id in refused]
         if not suspects:
             return set()
         places = yield from self.whereabouts([one.id for one in suspects], alone=alone and only_plain)

@@ -18,7 +18,7 @@ from ...errors import SchemaMismatch
 from ...job import Job
 from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, allows
 from ...operation import Operation, Row, Rows, Statement
-from ...outcome import Settlement, decide_rescue
+from ...outcome import Settlement, decide_any_rescue, decide_expiry
 from ..store import Change, ClaimRequest, Counts, Tally
 from ..wakeup import Hint
 from .deleting import Deleting
@@ -174,13 +174,31 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
         if not rows:
             return []
-        jobs = [self.rows.job(row) for row in rows]
         # With a token of the rescuer's own the worker that was given up finds nothing that it could have written.
         token = uuid4()
-        yield self.statement("take_over", ids=self.array([job.id for job in jobs]), token=token)
-        settlements = [decide_rescue(job, token, random=random.random, stagger_seconds=STAGGER_SECONDS) for job in jobs]
+        settlements = [self._decide(row, token) for row in rows]
+        yield self.statement("take_over", ids=self.array([one.id for one in settlements]), token=token)
         refused = {refusal.id for refusal in (yield from self.settle(settlements))}
         return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def _decide(self, row: Row, token: UUID) -> Settlement:
+        id = self.rows.to_uuid(row[0])
+        return decide_any_rescue(
+            id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=STAGGER_SECONDS
+        )
+
+    def expire(self, limit: int) -> Operation[list[Settlement]]:
+        rows = yield self.statement("find_too_late", limit=limit)
+        settlements = [decide_expiry(self.rows.to_uuid(id), self._calendar(moment)) for id, moment in rows]
+        refused = (yield from self.end(settlements, alone=False)) if settlements else set()
+        return [settlement for settlement in settlements if settlement.id not in refused]
+
+    def _calendar(self, moment: Any) -> datetime | None:
+        """None for what no calendar has, such as PostgreSQL's -infinity: one such row must not stop the others."""
+        try:
+            return self.rows.to_datetime(moment)
+        except (ValueError, OverflowError):
+            return None
 
     # What people do to jobs
 

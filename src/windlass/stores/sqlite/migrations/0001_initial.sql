@@ -47,6 +47,9 @@ CREATE INDEX {prefix}jobs_ready ON {jobs} (queue, rank, run_at, id, type)
 
 CREATE INDEX {prefix}jobs_running ON {jobs} (id) WHERE state = 'running';
 
+-- What has to be started in time, until it is.
+CREATE INDEX {prefix}jobs_expiry ON {jobs} (expires_at, id) WHERE expires_at IS NOT NULL AND state <> 'running';
+
 CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key) WHERE unique_held;
 
 CREATE UNIQUE INDEX {prefix}jobs_chain ON {jobs} (chain_id, chain_index) WHERE chain_index > 0;

@@ -1,0 +1,101 @@
+"""Handlers that are quicker than the store: what waits to be written is bounded, and so is what is claimed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from windlass import Windlass
+from windlass.operation import Operation
+from windlass.worker.buffer import MOST_AHEAD
+from windlass.worker.settler import BATCHES_WAITING, MOST_BYTES, MOST_ROWS
+from windlass.worker.worker import Worker
+
+from .conftest import until
+
+SLOTS = 50
+
+
+class Slow:
+    """The app, as the settler knows it, on a store that takes its time; notes what waits whenever it is asked."""
+
+    def __init__(self, app: Windlass, worker: Worker, seconds: float) -> None:
+        self.app, self.store, self.worker, self.seconds = app, app.store, worker, seconds
+        self.most_waiting = self.most_bytes = self.batches = 0
+
+    async def arun_operation(self, make: Callable[[], Operation[Any]]) -> Any:
+        self.batches += 1
+        for _ in range(10):
+            await asyncio.sleep(self.seconds / 10)
+            self.look()
+        return await self.app.arun_operation(make)
+
+    def look(self) -> None:
+        waiting = self.worker.settler.waiting
+        self.most_waiting = max(self.most_waiting, len(waiting))
+        self.most_bytes = max(self.most_bytes, sum(len(settlement.output or "") for _, settlement in waiting))
+
+
+async def slowed(app: Windlass, worker: Worker, seconds: float) -> Slow:
+    await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+    worker.settler.app = slow = Slow(app, worker, seconds)  # type: ignore[assignment]
+    return slow
+
+
+async def test_a_slow_store_bounds_what_waits_and_what_is_claimed(app: Windlass) -> None:
+    @app.task
+    async def quick(n: int) -> None: ...
+
+    most_claimed = 0
+    async with app.worker(concurrency=SLOTS) as worker:
+        slow = await slowed(app, worker, 0.6)
+        await app.aenqueue_many([quick.call(n) for n in range(8000)])
+        while worker.completed < 8000:
+            most_claimed = max(most_claimed, (await app.acounts()).running)
+            await asyncio.sleep(0.1)
+    assert slow.most_waiting > MOST_ROWS, "it was never held up: this shows nothing"
+    assert slow.most_waiting <= BATCHES_WAITING * MOST_ROWS + SLOTS
+    assert most_claimed <= (BATCHES_WAITING + 1) * MOST_ROWS + MOST_AHEAD + SLOTS
+    assert slow.batches <= 16, "the batches were not full"
+
+
+async def test_large_results_are_bounded_by_their_bytes(app: Windlass) -> None:
+    @app.task
+    async def large() -> str:
+        return "x" * 500_000
+
+    async with app.worker(concurrency=10) as worker:
+        slow = await slowed(app, worker, 0.6)
+        await app.aenqueue_many([large.call() for _ in range(100)])
+        await until(lambda: worker.completed == 100)
+    assert slow.most_bytes > MOST_BYTES, "it was never held up: this shows nothing"
+    assert slow.most_bytes <= BATCHES_WAITING * MOST_BYTES + 10 * 500_002
+
+
+async def test_when_the_store_is_quick_again_the_worker_does_not_wait_for_its_poll(app: Windlass) -> None:
+    @app.task
+    async def quick(n: int) -> None: ...
+
+    async with app.worker(concurrency=SLOTS, poll_interval="60s") as worker:
+        slow = await slowed(app, worker, 1.0)
+        await app.aenqueue_many([quick.call(n) for n in range(6000)])
+        await until(lambda: worker.settler.full)
+        slow.seconds = 0.0
+        await until(lambda: worker.completed == 6000, 20)
+
+
+async def test_a_worker_that_is_held_up_stops_in_order(app: Windlass) -> None:
+    @app.task
+    async def quick(n: int) -> None: ...
+
+    worker = app.worker(concurrency=SLOTS, grace="10s")
+    running = asyncio.create_task(worker.run())
+    await slowed(app, worker, 0.5)
+    await app.aenqueue_many([quick.call(n) for n in range(6000)])
+    await until(lambda: worker.settler.full)
+    worker.stop()
+    await asyncio.wait_for(running, 30)
+    counts = await app.acounts()
+    assert (counts.running, counts.completed + counts.pending) == (0, 6000)
+    assert counts.completed == worker.started
