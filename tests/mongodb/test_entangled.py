@@ -263,6 +263,23 @@ def test_a_job_in_line_that_is_put_off_leaves_the_line(bench: Bench) -> None:
     assert bench.claim_one().id == put_off.id
 
 
+@pytest.mark.parametrize("end", ["cancelled", "deleted"])
+def test_what_ends_before_it_is_let_in(store: MongoStore, bench: Bench, end: str) -> None:
+    jobs = [blocked_by(bench.add(queue="blocker").id), new_job(order_key="key"), new_job(order_key="key")]
+    jobs.append(blocked_by(jobs[1].id, order_key="key"))
+    bench.enqueue(*jobs)
+    act = bench.cancel if end == "cancelled" else bench.delete
+    assert all(change.done for change in act(*(job.id for job in jobs)))
+    bench.admit()
+    assert raw(store, "jobs").count_documents({"arriving": {"$exists": True}}) == 0
+    if end == "cancelled":
+        assert {bench.look(job.id).blockers_left for job in jobs} == {None}
+        bench.retry(*(job.id for job in jobs))
+        bench.admit()
+        assert [bench.look(job.id).state for job in jobs] == ["blocked", "pending", "pending", "blocked"]
+        assert bench.claim_one().id == jobs[1].id
+
+
 def test_a_line_without_a_head_is_found_by_who_comes_next(store: MongoStore, bench: Bench) -> None:
     """A process that ended while it let a job in: the job still counts as arriving."""
     bench.enqueue(job := new_job(order_key="key"))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...lifecycle import BLOCKED, COMPLETED, LIVE
+from ...lifecycle import BLOCKED, COMPLETED, LIVE, PENDING
 from ...operation import Operation, Request
 from ..store import Admitted, Blocker
 from ..wakeup import Hint
@@ -25,11 +25,12 @@ ENDS_BY = dict.fromkeys(("state", "chain_id", "chain_index", "linked"), 1)
 
 class Admission(Entangled):
     def admit(self, limit: int) -> Operation[Admitted]:
-        options: dict[str, Any] = {"limit": limit, "batch_size": limit + 1}
-        due = {"arriving": "in line", **self.due_by_now}
-        by_arrival = {**options, "sort": [("due_at", 1), ("arrival", 1)], "hint": "arriving"}
+        options: dict[str, Any] = {"limit": limit, "batch_size": limit + 1, "hint": "arriving"}
+        due = {"arriving": "in line", "state": PENDING, **self.due_by_now}
+        by_arrival = {**options, "sort": [("due_at", 1), ("arrival", 1)]}
         arriving = yield Request(self.jobs, "find", (due, {"tenant": 1, "order_key": 1}), by_arrival, alone=True)
-        blocked = yield Request(self.jobs, "find", ({"arriving": "blocked"}, {"_id": 1}), options, alone=True)
+        waiting = {"arriving": "blocked", "state": BLOCKED}
+        blocked = yield Request(self.jobs, "find", (waiting, {"_id": 1}), options, alone=True)
         queues = (yield from self.line_up(arriving)) if arriving else set()
         if blocked:
             # A transaction that has to be repeated begins with what is left, and would not tell of these.
@@ -41,7 +42,7 @@ class Admission(Entangled):
         now = yield from self.read_now()
         edges = yield self._undone(ids, alone=True)
         yield from self._link({edge["chain_id"] for edge in edges})
-        arriving = {"_id": {"$in": ids}, "state": BLOCKED, "arriving": "blocked"}
+        arriving = {"_id": {"$in": ids}, "arriving": "blocked", "state": BLOCKED}
         yield Request(self.jobs, "update_many", (arriving, {"$inc": {"revision": 1}}))
         taken = yield self.find_jobs(arriving, WAITS_BY, size=len(ids), alone=False)
         if not taken:

@@ -18,6 +18,7 @@ from ..store import Reason
 from .documents import Document, add, round_up
 
 WAITING = (PENDING, BLOCKED)
+OF_WAITING = ("lane", "place", "arriving", "blockers_left")  # what a job has only as long as it is live
 LONGEST_UPDATE = 2_000_000  # characters, of at most four bytes; the last one's may come on top
 LOOKED_THROUGH = 100  # values of their own in one update: the server looks through them for each document
 
@@ -36,7 +37,7 @@ class Ending(NamedTuple):
     run_at: datetime | None
     delay_seconds: float | None
     refund: int
-    entangled: bool
+    has_waited: bool
 
 
 class Member(NamedTuple):
@@ -89,7 +90,7 @@ def ending_of(settlement: Settlement, document: Document) -> Ending:
         settlement.run_at,
         settlement.delay_seconds,
         settlement.refund,
-        "lane" in document or "blockers_left" in document,
+        "lane" in document or "blockers_left" in document or "arriving" in document,
     )
 
 
@@ -196,8 +197,8 @@ def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
     leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested"]
     if ending.error is None:
         leftovers.append("error")
-    if ending.entangled:
-        leftovers += ["lane", "place", "arriving", "blockers_left"]
+    if ending.has_waited:
+        leftovers += OF_WAITING
     return {"$set": changes, "$unset": dict.fromkeys(leftovers, "")}
 
 

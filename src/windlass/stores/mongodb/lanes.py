@@ -20,6 +20,7 @@ from .base import Base
 from .documents import HEAD, IN_LINE, NOT_DUE, Document, Lane, lane_of
 from .failures import Duplicate
 
+TO_HEAD: list[dict[str, Any]] = [{"$set": {"lane": HEAD, "run_at": "$due_at"}}]
 TRIES = 5  # for a line whose first is gone whenever we look
 
 
@@ -78,8 +79,9 @@ class Lanes(Base):
 
     def _make_heads(self, first: Sequence[First]) -> Operation[int]:
         """How many became heads; others may be quicker, with another first."""
+        writes = [UpdateOne({"_id": one.id, "lane": IN_LINE}, TO_HEAD) for one in first]
         try:
-            (result,) = yield Request(self.jobs, "bulk_write", (to_heads(first),), {"ordered": False}, alone=True)
+            (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         except Duplicate:
             return -1
         return int(result.matched_count)
@@ -88,7 +90,8 @@ class Lanes(Base):
         """Give lanes whose head has ended, in this transaction, their next one; the queues of those."""
         first = yield from self._first_in(lanes, alone=False)
         if first:
-            (result,) = yield Request(self.jobs, "bulk_write", (to_heads(first),), {"ordered": False})
+            filter = {"_id": {"$in": [one.id for one in first]}, "lane": IN_LINE}
+            (result,) = yield Request(self.jobs, "update_many", (filter, TO_HEAD), {"hint": "_id_"})
             if result.matched_count != len(first):
                 raise Transient("the next in line has gone")
         return {one.queue for one in first}
@@ -100,8 +103,3 @@ def of_lanes(lanes: Collection[Lane], place: int) -> list[Document]:
     for tenant, order_key in sorted(lanes):
         by_tenant[tenant].append(order_key)
     return [{"lane": place, "tenant": tenant, "order_key": {"$in": keys}} for tenant, keys in by_tenant.items()]
-
-
-def to_heads(first: Sequence[First]) -> list[UpdateOne]:
-    change: list[dict[str, Any]] = [{"$set": {"lane": HEAD, "run_at": "$due_at"}}]
-    return [UpdateOne({"_id": one.id, "lane": IN_LINE}, change) for one in first]
