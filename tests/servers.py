@@ -214,13 +214,14 @@ class PostgresServer(Server):
 
 
 class MongodbServer(Server):
-    """MongoDB as a replica set of one node; or standing alone, without transactions and change streams."""
+    """MongoDB as a replica set of one node; or standing alone, without transactions and change streams. `settings` are
+    its parameters."""
 
     name = "MongoDB"
 
-    def __init__(self, standalone: bool = False) -> None:
+    def __init__(self, standalone: bool = False, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
-        self.standalone = standalone
+        self.standalone, self.settings = standalone, settings or {}
         self.url = f"mongodb://127.0.0.1:{self.port}/" + ("" if standalone else "?replicaSet=rs0")
 
     def _prepare(self) -> None:
@@ -232,6 +233,7 @@ class MongodbServer(Server):
             *(self._program, "--dbpath", self.folder / "data", "--wiredTigerCacheSizeGB", "0.5"),
             *("--bind_ip", "127.0.0.1", "--port", str(self.port), "--nounixsocket"),
             *(() if self.standalone else ("--replSet", "rs0")),
+            *(f"--setParameter={name}={value}" for name, value in self.settings.items()),
         ]
 
     def _is_ready(self) -> bool:

@@ -23,26 +23,32 @@ def ledger(store_url: str) -> Iterator[Ledger]:
 
 
 class Ledger:
-    """A table of the user's own beside the queue: what handlers write, and what is there afterwards."""
+    """A table of the user's own beside the queue: what handlers write, and what is there afterwards. `create=False`
+    takes the one that another process has made."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         self.url, self.kind = url, url.split(":", 1)[0]
+        self.path = url.removeprefix("sqlite:///")
         self._client: Any = None
+        if self.kind == "mongodb":
+            from pymongo import MongoClient
+
+            self._client = MongoClient(url, connect=False)
+        if create:
+            self._create()
+
+    def _create(self) -> None:
         if self.kind == "sqlite":
             import sqlite3
 
-            self.path = url.removeprefix("sqlite:///")
             with sqlite3.connect(self.path) as connection:
                 connection.execute("CREATE TABLE ledger (entry text)")
         elif self.kind == "postgresql":
             import psycopg
 
-            with psycopg.connect(url, autocommit=True) as connection:
+            with psycopg.connect(self.url, autocommit=True) as connection:
                 connection.execute("CREATE TABLE ledger (entry text)")
         else:
-            from pymongo import MongoClient
-
-            self._client = MongoClient(url)
             self._client.get_default_database().create_collection("ledger")
 
     def write(self, connection: Any, entry: str) -> None:
