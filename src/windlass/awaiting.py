@@ -78,8 +78,9 @@ class Awaiting:
         try:
             await self.arun_operation(waiting.watch)
             while not await self.arun_operation(waiting.look):
+                pause = waiting.pause()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), waiting.pause())
+                    await asyncio.wait_for(woken.wait(), pause)
                 woken.clear()
         finally:
             deafen()

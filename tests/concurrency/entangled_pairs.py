@@ -9,10 +9,11 @@ from windlass.errors import JobNotFound
 from windlass.job import NewJob
 from windlass.outcome import Settlement
 
-from .pairs import Pair, pair, succeeded
+from .pairs import PAIRS, Pair, pair, succeeded
 from .scene import Scene, new_job, settlement
 
 OTHER = "other line"
+BEFORE = set(PAIRS)
 
 
 def admit(scene: Scene) -> None:
@@ -278,3 +279,6 @@ def delete_settle_ordered(scene: Scene) -> Pair:
     assert change.done
     assert refused == []
     check_order(scene, jobs[1].id)
+
+
+NAMES = frozenset(PAIRS) - BEFORE

@@ -21,6 +21,7 @@ from .scene import Scene
 from .venues import Venue, venue_of
 
 LIMIT = int(os.environ.get("WINDLASS_TEST_SCHEDULES", "200"))
+FEWER = int(os.environ.get("WINDLASS_TEST_SCHEDULES", "60"))  # of the many that have many steps
 REPLAY = os.environ.get("WINDLASS_TEST_SCHEDULE")
 SEED = 1
 
@@ -58,6 +59,7 @@ def test_every_interleaving(
     if REPLAY is not None:
         print(play(REPLAY))
         return
-    count, complete = explore(play, LIMIT, SEED)
+    limit = min(LIMIT, FEWER) if name in entangled_pairs.NAMES else LIMIT
+    count, complete = explore(play, limit, SEED)
     record_property("schedules", count)
     print(f"{name}: {count} schedules, {'all there are' if complete else 'a sample'}")

@@ -9,7 +9,7 @@ from ...lifecycle import RUNNING
 from ...operation import Operation, Row, Statement
 from ..store import Change
 from ..wakeup import Hint
-from .entangling import Entangling
+from .entangling import TRIES, Entangling
 
 
 class Deleting(Entangling):
@@ -24,9 +24,21 @@ class Deleting(Entangling):
         raise NotImplementedError
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        answers: dict[UUID, Change] = {}
+        left = sorted(set(ids))
+        for _ in range(TRIES):  # a job can be on its way from history to live, or back
+            answers |= yield from self._delete(left)
+            left = [id for id in left if id not in answers]
+            if not left:
+                break
+        return [answers.get(id) or Change(id, False, None) for id in ids]
+
+    def _delete(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        """Answers for those that are there, save those that have moved meanwhile."""
         to_uuid = self.rows.to_uuid
         rows = yield self.statement("find_chains", ids=self.array(ids))
         chain_of = {to_uuid(id): to_uuid(chain) for id, chain in rows}
+        gone = {id: Change(id, False, None) for id in ids if id not in chain_of}
         chains = set(chain_of.values())
         members = yield self.members(sorted(chains), locked=False)
         lanes = sorted({(tenant, key) for *_, lane, tenant, key in members if lane is not None})
@@ -36,8 +48,8 @@ class Deleting(Entangling):
         done = yield from self.remove(sorted(chains - refused.keys()))
         queues = yield from self.promote(lanes)
         yield from self.hint([Hint("ready", queue) for queue in queues])
-        gone = Change(UUID(int=0), False, None)
-        return [done.get(id) or _renamed(refused.get(chain_of.get(id, id), gone), id) for id in ids]
+        stay = {id: _renamed(refused[chain], id) for id, chain in chain_of.items() if chain in refused}
+        return gone | stay | {id: change for id, change in done.items() if id in chain_of}
 
     def _refused(self, chains: set[UUID], members: Sequence[Row]) -> Operation[dict[UUID, Change]]:
         """Those that must stay: and with each of them what it waits for."""
