@@ -64,14 +64,14 @@ async def test_a_job_that_was_started_in_time_ends_as_it_will_and_is_not_tried_a
     assert [str(record.error) for record in after.attempts] == ["ValueError: boom"]
 
 
-async def test_blocked_jobs_expire_too(app: Windlass, store_url: str) -> None:
+async def test_blocked_jobs_expire_too(app: Windlass) -> None:
     @app.task
     async def some() -> None: ...
 
-    jobs = [await some.using(delay="1h", expires="100ms").aenqueue() for _ in range(3)]
-    lasting = await some.using(delay="1h").aenqueue()
-    for job in (*jobs[:2], lasting):
-        rewrite(store_url, job.id, state="blocked")
+    blocker = await some.using(delay="1h").aenqueue()
+    jobs = [await some.using(after=[blocker], expires="100ms").aenqueue() for _ in range(2)]
+    jobs.append(await some.using(delay="1h", expires="100ms").aenqueue())
+    lasting = await some.using(after=[blocker]).aenqueue()
     await asyncio.sleep(0.2)
     async with app.worker(rescue_interval="100ms"):
         await until(lambda: app.counts().cancelled == 3)

@@ -43,7 +43,7 @@ class Pump:
         self.stopping = False
         self.idle = False  # the last round found nothing
         self.quiet = False  # all slots were free when it began
-        self._changes = 0
+        self._changes = self._looked = 0
         self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ class Pump:
                     continue
                 before, quiet = self._changes, self.buffer.free >= self.buffer.slots
                 room, claimed = await self.round()
-                self.idle, self.quiet = room > 0 and claimed == 0 and before == self._changes, quiet
+                self.idle, self.quiet, self._looked = room > 0 and claimed == 0, quiet, before
                 if self.idle:
                     self._look_again = self._admit_at = 0.0
                     await self.rest(*(await self.next_due()))
@@ -206,9 +206,13 @@ class Pump:
         return queue in self.served
 
     def changed(self) -> None:
-        """Something has ended, which may have freed others: a look that was taken before does not count."""
+        """Something has ended, which may have freed others."""
         self._changes += 1
-        self.idle = False
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether a look has found nothing that was taken after all that has ended."""
+        return self.idle and self._looked == self._changes
 
     def heard(self, hint: Hint | None) -> None:
         """On the listener's thread."""

@@ -140,7 +140,7 @@ class Worker:
             busy = len(self.buffer) or self.running or self.settler.waiting or self.settler.under_way
             if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
                 return
-            if not busy and self.until_idle and self.pump.idle:
+            if not busy and self.until_idle and self.pump.nothing_left:
                 if not self.pump.quiet:
                     self.pump.wake()  # what it had no slot for may be there still
                 elif all_ended:

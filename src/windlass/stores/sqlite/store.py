@@ -79,7 +79,10 @@ class SqliteStore(SqlStore):
         return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
 
     def in_order(self, rows: Rows) -> Rows:
-        return sorted(rows, key=itemgetter(5, 6, 0))  # RETURNING knows no order
+        try:
+            return sorted(rows, key=itemgetter(5, 6, 0))  # RETURNING knows no order
+        except TypeError:
+            return rows  # what somebody may have written into a row must stop nobody
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool, plain: bool = True) -> Operation[set[UUID]]:
         given = [
