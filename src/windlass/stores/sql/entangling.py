@@ -69,6 +69,8 @@ class Entangling(Places):
         plain = [one for one in settlements if one.continues is None or self.goes_on(one.continues)]
         only_plain = len(plain) == len(settlements)
         refused = (yield from self.finish(plain, alone=alone and only_plain)) if plain else set()
+        if only_plain and not refused:
+            return set()
         tried = {one.id for one in plain}
         suspects = [one for one in settlements if one.id not in tried or one.id in refused]
         if not suspects:

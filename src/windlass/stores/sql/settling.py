@@ -90,8 +90,10 @@ class Settling(Entangling):
 
 def _rounds(items: Sequence[S]) -> list[list[S]]:
     """In id order, and in rounds in which no job comes twice: a worker may speak for two attempts of one job."""
-    rounds: list[list[S]] = []
     left = sorted(items, key=lambda item: item.id.int)
+    if len({item.id.int for item in left}) == len(left):
+        return [left] if left else []
+    rounds: list[list[S]] = []
     while left:
         first: dict[int, S] = {}
         for item in left:
