@@ -6,109 +6,51 @@ import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from windlass.backoff import Backoff, Exponential, Fixed
-from windlass.errors import Conflict
+from windlass.errors import Conflict, JobNotFound
 from windlass.job import Job, NewJob
-from windlass.lifecycle import Event, allows
-from windlass.outcome import Cancel, Fail, Snooze, decide, give_back
-from windlass.policy import FOR_EVER, Policy
+from windlass.lifecycle import BLOCKED, Event, allows
+from windlass.outcome import Settlement, decide, give_back
 from windlass.stores.store import Lease, Refusal, Store
 
+from .drawn import (
+    ACTIONS,
+    BATCHES,
+    EVENTS,
+    HANGING,
+    LEASES,
+    MOVES,
+    OPERATIONS,
+    OUTCOMES,
+    QUEUES,
+    RESULTS,
+    Hanging,
+    hanging_jobs,
+)  # fmt: skip
 from .emptying import empty
-from .model import Model, ModelJob, Taken
-from .scene import Scene, new_job
+from .entanglement import Missing
+from .model import Model, Taken
+from .scene import Scene
 
 T = TypeVar("T")
 
 SLACK = timedelta(seconds=10)  # how long an operation may take
 STAGGER = 10.0  # the most that a rescue adds
 
-QUEUES = ["one", "two"]
-# Everything that is waited for ends half a minute before or after the moments that the clock can be moved to.
-DELAYS = [0.0, 0.0, 0.0, 90.0, 1830.0]
-LEASES = [90.0, 630.0]
-MOVES = [60, 600, 3600, 3 * 86_400]
-KEEPS = [0, 1830, 2 * 86_400 + 30, FOR_EVER, None]
-BACKOFFS: list[Backoff] = [Fixed(30), Exponential(base=50, cap=50)]
-EVENTS: list[Event] = ["cancel", "bring back", "run now", "delete", "bring back"]
-OPERATIONS = {"bring back": "retry", "run now": "run_now"}
-
-
-def details(backoff: Backoff) -> str:
-    return msgspec.json.encode(Policy(backoff=backoff).details()).decode()
-
-
-def given_job(number: int, **fields: Any) -> NewJob:
-    return new_job(id=UUID(int=number), id_given=True, queue="one", max_attempts=2, policy=details(Fixed(30)), **fields)
-
-
-# Jobs whose ids their enqueuer has chosen; whoever sends such an id again means the same job.
-PLAIN = given_job(1)
-GIVEN = [
-    PLAIN,
-    given_job(2, unique_key="a", unique_until="finished"),
-    given_job(3, unique_key="b", unique_until="claimed", on_conflict="raise"),
-    given_job(4, unique_key="a", unique_until="forever"),
-]
-
-
-# How an attempt ends.
-RESULTS: dict[str, Any] = {
-    "complete": "1",
-    "fail": Fail("no"),
-    "error": ValueError("boom"),
-    "snooze": Snooze(after=90),
-    "cancel": Cancel("no more"),
-}
-OUTCOMES = [*RESULTS, "give back", "error", "fail"]
-
-
-@st.composite
-def fresh_jobs(draw: st.DrawFn) -> NewJob:
-    job = new_job(
-        id=uuid4(),
-        queue=draw(st.sampled_from(QUEUES)),
-        rank=draw(st.sampled_from([0, 0, -5, 1])),
-        tenant=draw(st.sampled_from(["", "", "acme"])),
-        delay_seconds=draw(st.sampled_from(DELAYS)),
-        input=f'{{"number":{draw(st.integers(0, 99))}}}',
-        max_attempts=draw(st.sampled_from([1, 2, 3])),
-        keep_seconds=draw(st.sampled_from(KEEPS)),
-        policy=details(draw(st.sampled_from(BACKOFFS))),
-        expires_seconds=draw(st.sampled_from([None, None, None, 90.0, 1830.0])),
-    )
-    until = draw(st.sampled_from([None, None, None, None, "claimed", "finished", "forever", "window"]))
-    if until is not None:
-        job.unique_key, job.unique_until = draw(st.sampled_from(["a", "b"])), until
-        job.on_conflict = draw(st.sampled_from(["keep", "keep", "raise", *["replace"] * 2 * (until == "claimed")]))
-        job.window_seconds = 1830.0 if until == "window" else None
-    return job
-
-
-FRESH = st.lists(fresh_jobs() | fresh_jobs() | st.just(PLAIN), min_size=1, max_size=4)
-BATCHES = FRESH | FRESH | st.sampled_from(GIVEN).map(lambda job: [job])
-
-# Each as often as it is to be done.
-ACTIONS = [
-    *["settle"] * 6,
-    *["claim"] * 5,
-    *["enqueue"] * 4,
-    *["act"] * 4,
-    *["wait"] * 4,
-    *["enqueue_again", "complete_many", "renew", "pause_or_resume", "crash"],
-]
-
 
 class Held(msgspec.Struct, frozen=True):
     job: Job
     token: UUID
+
+
+def short(id: UUID) -> str:
+    return id.hex[:6] if id.int > 99 else f"job {id.int}"
 
 
 class Queue(RuleBasedStateMachine):
@@ -136,13 +78,22 @@ class Queue(RuleBasedStateMachine):
     def take(self, action: str, data: st.DataObject) -> None:
         if action == "enqueue":
             self.enqueue(data.draw(BATCHES))
-        else:
-            self.numbers = iter(data.draw(st.lists(st.integers(0, 999), min_size=8, max_size=8)))
-            getattr(self, action)()
+            return
+        drawn: list[Any] = [data.draw(HANGING)] if action == "enqueue_hanging" else []
+        drawn += [data.draw(hanging_jobs())] if action == "go_on" else []
+        self.numbers = iter(data.draw(st.lists(st.integers(0, 999), min_size=8, max_size=8)))
+        getattr(self, action)(*drawn)
 
     @invariant()
     def agrees(self) -> None:
-        self.model.check(self.scene.all(), self.do("counts"), self.do("paused"))
+        found = self.scene.all()
+        self.model.learn(found, SLACK)
+        self.model.check(found, self.do("counts"), self.do("paused"))
+        waiting = [mine.id for mine in self.model.waiting_for_others()]
+        self.model.check_blockers(self.do("blockers", waiting) if waiting else {})
+        for line in self.model.lines():
+            head, mine = self.do("head", *line), self.model.head(line)
+            assert (head and head.id) == (mine and mine.id), f"at the head of {line}"
 
     def do(self, name: str, *arguments: Any, **options: Any) -> Any:
         return self.scene.do(name, *arguments, **options)
@@ -154,13 +105,7 @@ class Queue(RuleBasedStateMachine):
         return UUID(int=self.chance.getrandbits(128), version=4)
 
     def tell(self, *words: object) -> None:
-        self.story.append(" ".join(word.hex[:6] if isinstance(word, UUID) else str(word) for word in words))
-
-    def learn_time(self, mine: ModelJob, job: Job | None = None) -> None:
-        """When the store made it due, which must be about when the model did."""
-        job = job or self.scene.job(mine.id)
-        assert abs(job.run_at - mine.run_at) < SLACK
-        mine.run_at = job.run_at
+        self.story.append(" ".join(short(word) if isinstance(word, UUID) else str(word) for word in words))
 
     # Enqueueing
 
@@ -169,14 +114,48 @@ class Queue(RuleBasedStateMachine):
         self.send(batch)
         self.sent.append(batch)
 
+    def enqueue_hanging(self, jobs: list[Hanging]) -> None:
+        """Jobs with order keys and jobs that wait for others: for what is there, or for what comes before them in the
+        batch. Whoever has enqueued them lets them in."""
+        ids = sorted(self.new_id() for _ in jobs)  # as they are made: of one batch, the order is that of the ids
+        batch: list[NewJob] = []
+        for one, id in zip(jobs, ids, strict=True):
+            batch.append(self.hang(one, id, before=[new.id for new in batch]))
+        self.send(batch)
+        self.sent.append(batch)
+        self.admit()
+
+    def hang(self, one: Hanging, id: UUID, before: Sequence[UUID] = (), **more: Any) -> NewJob:
+        there = [*self.model.jobs, *before]
+        chosen = [(there or self.known)[number % len(there or self.known)] for number in one.awaited]
+        if sum(one.awaited) % 16 == 1:
+            chosen.append(self.known[one.awaited[0] % len(self.known)])  # one that may be gone
+        if one.job.order_key is None and not chosen:
+            return msgspec.structs.replace(one.job, id=id, **more)
+        state = BLOCKED if chosen else one.job.state
+        return msgspec.structs.replace(one.job, id=id, blockers=tuple(chosen), state=state, **more)
+
+    def admit(self) -> None:
+        """As every worker does it, until nobody is on the way in."""
+        self.model.learn(self.do("get", sorted(self.model.retimed)), SLACK)
+        self.tell("admit")
+        while self.do("admit", 2).jobs:
+            pass
+        self.model.admit()
+
     def enqueue_again(self) -> None:
         """Whose answer was lost."""
         if self.sent:
             self.send(self.pick(self.sent), resent=True)
+            self.admit()
 
     def send(self, batch: list[NewJob], resent: bool = False) -> None:
+        if any(self.model.is_missed(job.id) for job in batch):
+            return  # nothing is said of a job that comes again when its chain, or those that wait for it, remember it
         for job in batch:
             key = f"unique {job.unique_key!r} until {job.unique_until}, {job.on_conflict}" if job.unique_key else ""
+            key += f" in line {job.order_key!r}" if job.order_key else ""
+            key += f" after {[short(one) for one in job.blockers]}" if job.blockers else ""
             self.tell("enqueue", job.id, "again" * resent, job.queue, job.tenant, f"rank {job.rank}", key)
         try:
             expected = self.model.enqueue(batch)
@@ -184,23 +163,25 @@ class Queue(RuleBasedStateMachine):
             with pytest.raises(Conflict):
                 self.do("enqueue", batch, resent=resent)
             return
+        except Missing:
+            with pytest.raises(JobNotFound):
+                self.do("enqueue", batch, resent=resent)
+            return
         answers = self.do("enqueue", batch, resent=resent)
         assert [(answer.job.id, answer.created) for answer in answers] == expected
-        for answer in answers:
-            mine = self.model.jobs.get(answer.job.id)
-            if mine is not None and mine.state == "pending":
-                self.learn_time(mine, answer.job)
         self.known += [id for id, created in expected if created and id not in self.known]
 
     # A job's way
 
     def claim(self) -> None:
+        if self.pick([True, True, True, False]):
+            self.admit()
         queue, limit, lease = self.pick(QUEUES), self.pick([1, 2, 3, 4]), self.pick(LEASES)
         prefetch = self.pick([False, False, False, True])
         request = self.scene.request(queue=queue, limit=limit, prefetch=prefetch, lease_seconds=lease)
         expected = self.model.claimable(queue, limit, prefetch)
         jobs = self.do("claim", request)
-        self.tell("claim", limit, "of", queue, "for", lease, "s", "ahead" * prefetch, [job.id.hex[:6] for job in jobs])
+        self.tell("claim", limit, "of", queue, "for", lease, "s", "ahead" * prefetch, [short(job.id) for job in jobs])
         if prefetch and jobs:  # where last attempts are passed over, it may be content with fewer
             expected = expected[: len(jobs)]
         self.model.claim(expected, request.token, lease)
@@ -222,14 +203,34 @@ class Queue(RuleBasedStateMachine):
             settlement = give_back(held.job, held.token)
         else:
             settlement = decide(held.job, held.token, RESULTS[outcome], random=self.chance.random)
-        reason, mine = self.model.refusal(settlement), self.model.jobs.get(held.job.id)
+        self.tell("settle", held.job.id, "by", held.token, outcome, settlement.state)
+        self.end(held, settlement)
+
+    def go_on(self, drawn: Hanging) -> None:
+        """The job completes, and its chain continues with another."""
+        if not self.claims:
+            return self.claim()
+        (held,) = self.some_claims(1)
+        chain = held.job.chain_id
+        keep = held.job.policy.keep_seconds if held.job.policy else None  # else a chain's end could go before the rest
+        new = self.hang(drawn, self.new_id(), chain_id=chain, chain_index=held.job.chain_index + 1, keep_seconds=keep)
+        others = tuple(id for id in new.blockers if id in self.model.jobs and self.model.jobs[id].chain_id != chain)
+        new = msgspec.structs.replace(new, blockers=others, state=BLOCKED if others else "pending")
+        completed = decide(held.job, held.token, "3", random=self.chance.random)
+        self.tell("go on", held.job.id, "by", held.token, "with", new.id, f"in line {new.order_key}", "after", *others)
+        if self.model.holds(held.job.id, held.token):
+            self.known.append(new.id)
+        self.end(held, msgspec.structs.replace(completed, continues=new))
+        self.admit()
+
+    def end(self, held: Held, settlement: Settlement) -> None:
+        reason = self.model.refusal(settlement)
         refusals = self.do("settle", [settlement])
-        self.tell("settle", held.job.id, "by", held.token, outcome, settlement.state, *refusals)
+        if refusals:
+            self.tell("refused:", refusals[0].reason)
         assert refusals == ([Refusal(held.job.id, reason, held.token)] if reason else [])
-        if mine is not None and self.model.holds(held.job.id, held.token):
+        if self.model.holds(held.job.id, held.token):
             self.model.settle(settlement)
-            if mine.state == "pending":
-                self.learn_time(mine)
 
     def complete_many(self) -> None:
         several = self.some_claims(3) if self.claims else []
@@ -264,13 +265,12 @@ class Queue(RuleBasedStateMachine):
         event: Event = self.pick(EVENTS)
         able = [id for id, mine in self.model.jobs.items() if allows(event, mine.state)]
         ids = sorted({self.pick(self.pick([able, self.known]) or self.known) for _ in range(self.pick([1, 2]))})
-        expected = [self.model.act(event, id) for id in ids]
+        expected = self.model.delete(ids) if event == "delete" else [self.model.act(event, id) for id in ids]
         changes = self.do(OPERATIONS.get(event, event), ids)
         self.tell(event, *ids, [(change.done, change.state) for change in changes])
         assert [(change.done, change.state) for change in changes] == expected
-        for change in changes:
-            if change.done and change.state == "pending" and event != "delete":
-                self.learn_time(self.model.jobs[change.id])
+        if event == "bring back":
+            self.admit()
 
     def pause_or_resume(self) -> None:
         paused = self.pick([set[str](), {"one"}, {"one", "two"}])
@@ -304,8 +304,6 @@ class Queue(RuleBasedStateMachine):
                 assert settlement.delay_seconds is not None
                 assert 25 <= settlement.delay_seconds <= 50 + STAGGER
             self.model.settle(settlement, rescued=True)
-            if settlement.state == "pending":
-                self.learn_time(mine)
 
     def expire(self) -> None:
         late = {mine.id: mine for mine in self.model.too_late()}

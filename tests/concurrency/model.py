@@ -7,78 +7,46 @@ which something is asked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from windlass.job import Job, NewJob
-from windlass.lifecycle import CANCELLED, FAILED, FINISHED, LIVE, PENDING, RUNNING, State, allows
+from windlass.lifecycle import BLOCKED, CANCELLED, COMPLETED, FAILED, FINISHED, LIVE, PENDING, RUNNING, State, allows
 from windlass.outcome import Settlement
-from windlass.stores.store import Counts, Reason
+from windlass.policy import kept_seconds
+from windlass.stores.store import Blocker, Counts, Reason
 
-Key = tuple[str, str]
-
-
-@dataclass
-class ModelJob:
-    id: UUID
-    queue: str
-    tenant: str
-    priority: int
-    input: str
-    run_at: datetime
-    expires_at: datetime | None
-    max_attempts: int
-    keep_seconds: int
-    key: Key | None
-    until: str | None
-    holds_key: bool
-    state: State = PENDING
-    attempt: int = 0
-    token: UUID | None = None
-    lease_ends: datetime | None = None
-    cancel_requested: bool = False
-    purge_at: datetime | None = None
-    settled: dict[UUID, State] = field(default_factory=dict)  # what was accepted from whom, as long as it is known
-
-    @property
-    def order(self) -> tuple[int, datetime, UUID]:
-        return -self.priority, self.run_at, self.id
-
-    def is_last(self, attempt: int) -> bool:
-        return attempt >= self.max_attempts
+from .entanglement import HEAD, NOT_DUE, Edge, Entanglement, Key, ModelJob
 
 
 class Taken(Exception):
     """The key belongs to another, and the job asked to be told so."""
 
 
-class Model:
+class Model(Entanglement):
     def __init__(self) -> None:
-        self.offset = timedelta()
-        self.jobs: dict[UUID, ModelJob] = {}
+        super().__init__()
         self.kept_keys: dict[Key, tuple[UUID, datetime | None]] = {}
         self.paused: set[str] = set()
-
-    @property
-    def now(self) -> datetime:
-        return datetime.now(UTC) + self.offset
 
     # Enqueueing
 
     def enqueue(self, batch: Sequence[NewJob]) -> list[tuple[UUID, bool]]:
         """(id, whether it was created) for each. Of those in a batch that share a key, the others follow the first."""
+        chains = self.chains_of(batch)
         before = deepcopy((self.jobs, self.kept_keys))
         leaders: dict[tuple[Key, bool], UUID] = {}
         try:
-            return [self._add(new, leaders) for new in batch]
+            return [self._add(new, leaders, chains) for new in batch]
         except Taken:
             self.jobs, self.kept_keys = before
             raise
 
-    def _add(self, new: NewJob, leaders: dict[tuple[Key, bool], UUID]) -> tuple[UUID, bool]:
+    def _add(
+        self, new: NewJob, leaders: dict[tuple[Key, bool], UUID], chains: Mapping[UUID, UUID]
+    ) -> tuple[UUID, bool]:
         key = (new.tenant, new.unique_key) if new.unique_key else None
         kept = new.unique_until in ("forever", "window")
         holder = None
@@ -89,12 +57,12 @@ class Model:
         elif new.id in self.jobs:
             answer = new.id, False
         else:
-            answer = self._create(new, key, kept), True
+            answer = self._create(new, key, kept, chains), True
         if key is not None:
             leaders.setdefault((key, kept), answer[0])
         return answer
 
-    def _create(self, new: NewJob, key: Key | None, kept: bool) -> UUID:
+    def _create(self, new: NewJob, key: Key | None, kept: bool, chains: Mapping[UUID, UUID]) -> UUID:
         if key and kept:
             window = new.window_seconds
             self.kept_keys[key] = new.id, None if window is None else self.now + timedelta(seconds=window)
@@ -106,12 +74,21 @@ class Model:
             input=new.input,
             run_at=self.now + timedelta(seconds=new.delay_seconds),
             expires_at=self._expiry(new),
+            chain_id=new.chain_id or new.id,
+            chain_index=new.chain_index,
+            order_key=new.order_key,
+            arrival=self.next_number(),
+            edges=[Edge(chains[blocker]) for blocker in new.blockers],
+            arriving=new.state == BLOCKED,
+            lane=None if new.order_key is None else NOT_DUE,
+            state=new.state,
             max_attempts=new.max_attempts or 20,
             keep_seconds=new.keep_seconds if new.keep_seconds is not None else 7 * 86_400,
             key=key,
             until=new.unique_until,
             holds_key=key is not None and not kept,
         )
+        self.retimed.add(new.id)
         return new.id
 
     def _expiry(self, new: NewJob) -> datetime | None:
@@ -124,12 +101,14 @@ class Model:
         return None if ends is not None and ends <= self.now else id
 
     def _yield_to(self, id: UUID, new: NewJob) -> UUID:
-        if new.on_conflict == "raise":
+        if (
+            new.on_conflict == "raise" and id != new.id
+        ):  # its own key can outlive it, and is the answer when it comes again
             raise Taken
         holder = self.jobs.get(id)
         if new.on_conflict == "replace" and holder is not None and holder.holds_key and holder.state == PENDING:
             holder.input, holder.priority = new.input, -new.rank
-            holder.run_at = self.now + timedelta(seconds=new.delay_seconds)
+            self.set_time(holder, self.now + timedelta(seconds=new.delay_seconds))
             holder.expires_at = self._expiry(new)
         return id
 
@@ -140,7 +119,7 @@ class Model:
             return []
         late = {job.id for job in self.too_late()}
         waiting = [job for job in self.jobs.values() if job.queue == queue and job.state == PENDING]
-        waiting = [job for job in waiting if job.id not in late]
+        waiting = [job for job in waiting if job.id not in late and job.lane in (None, HEAD)]
         return sorted((job for job in waiting if job.run_at <= self.now), key=lambda job: job.order)
 
     def claimable(self, queue: str, limit: int, prefetch: bool) -> list[ModelJob]:
@@ -176,19 +155,26 @@ class Model:
         state = CANCELLED if settlement.state == PENDING and job.cancel_requested else settlement.state
         job.settled = {} if rescued else {job.token: state}
         if state in FINISHED:
-            self._finish(job, state)
+            job.output = settlement.output if state == COMPLETED else None
+            self._finish(job, state, settlement.continues)
             return
         job.state, job.token, job.lease_ends = PENDING, None, None
         job.attempt -= settlement.refund
         if settlement.delay_seconds is not None:
-            job.run_at = self.now + timedelta(seconds=settlement.delay_seconds)
+            self.set_time(job, self.now + timedelta(seconds=settlement.delay_seconds))
 
-    def _finish(self, job: ModelJob, state: State) -> None:
+    def _finish(self, job: ModelJob, state: State, continues: NewJob | None = None) -> None:
         job.state, job.token, job.lease_ends = state, None, None
         job.holds_key, job.cancel_requested = False, False
+        if continues is not None:
+            self.enqueue([continues])
+        elif state == COMPLETED:
+            self.complete_chain(job.chain_id, job.output)
+        self.promote(job.line)
         if job.keep_seconds == 0:
             del self.jobs[job.id]
-        job.purge_at = None if job.keep_seconds < 0 else self.now + timedelta(seconds=job.keep_seconds)
+        stays = kept_seconds(job.keep_seconds, state)
+        job.purge_at = None if stays < 0 else self.now + timedelta(seconds=stays)
 
     def renew(self, id: UUID, token: UUID, seconds: float) -> bool:
         if self.holds(id, token):
@@ -202,7 +188,7 @@ class Model:
 
     def too_late(self) -> list[ModelJob]:
         now = self.now
-        waiting = [job for job in self.jobs.values() if job.state == PENDING]
+        waiting = [job for job in self.jobs.values() if job.state in (PENDING, BLOCKED)]
         return [job for job in waiting if job.expires_at is not None and job.expires_at <= now]
 
     def expire(self, job: ModelJob) -> None:
@@ -219,7 +205,6 @@ class Model:
             "cancel": self._cancel,
             "bring back": self._bring_back,
             "run now": self._run_now,
-            "delete": self._delete,
         }
         return acts[event](job) if allows(event, job.state) else (False, job.state)  # type: ignore[arg-type]
 
@@ -236,17 +221,38 @@ class Model:
             if self.holder(job.key, kept=False) is not None:
                 return False, job.state
             job.holds_key = True
-        job.state, job.attempt, job.run_at, job.settled, job.expires_at = PENDING, 0, self.now, {}, None
-        return True, PENDING
+        job.state, job.attempt, job.settled, job.expires_at = PENDING, 0, {}, None
+        self.set_time(job, self.now)
+        if job.undone:
+            job.state, job.arriving = BLOCKED, True
+        if job.order_key is not None:
+            job.lane, job.arrival = NOT_DUE, self.next_number()
+        return True, job.state
 
     def _run_now(self, job: ModelJob) -> tuple[bool, State | None]:
-        job.run_at = min(job.run_at, self.now)
-        return True, PENDING
-
-    def _delete(self, job: ModelJob) -> tuple[bool, State | None]:
-        del self.jobs[job.id]
-        self.kept_keys = {key: kept for key, kept in self.kept_keys.items() if kept[0] != job.id}
+        self.set_time(job, min(job.run_at, self.now))
         return True, job.state
+
+    def delete(self, ids: Sequence[UUID]) -> list[tuple[bool, State | None]]:
+        """Whole chains, and only together with those that wait for them."""
+        there = {id: self.jobs[id] for id in ids if id in self.jobs}
+        chains = {job.chain_id for job in there.values()}
+        refused = self.refused(chains)
+        gone = [job for chain in chains - refused.keys() for job in self.members(chain)]
+        for job in gone:
+            del self.jobs[job.id]
+        for job in gone:
+            self.promote(job.line)
+        left = {job.id for job in gone}
+        self.kept_keys = {key: kept for key, kept in self.kept_keys.items() if kept[0] not in left}
+        answers: list[tuple[bool, State | None]] = []
+        for id in ids:
+            if id not in there:
+                answers.append((False, None))
+            else:
+                reason = refused.get(there[id].chain_id)
+                answers.append((reason is None, reason or there[id].state))
+        return answers
 
     # Upkeep
 
@@ -261,6 +267,15 @@ class Model:
 
     # Comparing
 
+    def learn(self, found: Sequence[Job], slack: timedelta) -> None:
+        """When the store made jobs due, which must be about when the model did."""
+        for job in found:
+            mine = self.jobs.get(job.id)
+            if mine is not None and job.id in self.retimed and job.state in LIVE:
+                assert abs(job.run_at - mine.run_at) < slack
+                mine.run_at = job.run_at
+        self.retimed.clear()
+
     def check(self, found: Sequence[Job], counts: Counts, paused: Sequence[str]) -> None:
         assert {job.id for job in found} == self.jobs.keys()
         assert len(found) == len(self.jobs), "a job is there twice"
@@ -270,14 +285,26 @@ class Model:
             assert theirs == (mine.state, mine.attempt, mine.queue, mine.tenant, mine.priority, mine.input)
             assert job.cancel_requested == mine.cancel_requested
             assert job.unique_key == (mine.key[1] if mine.key else None)
+            assert (job.chain_id, job.chain_index) == (mine.chain_id, mine.chain_index)
+            assert job.order_key == mine.order_key
+            assert job.output_json == (mine.output if mine.state == COMPLETED else None)
             if job.state in LIVE:
                 assert job.run_at == mine.run_at
+                if mine.edges and not mine.arriving:
+                    assert job.blockers_left == len(mine.undone)
             assert (job.lease_expires_at is not None) == (job.state == RUNNING)
             assert (job.finished_at is not None) == (job.state in FINISHED)
             assert job.error is not None or job.state != FAILED
         expected = Counter((job.queue, job.state) for job in self.jobs.values())
         assert tallied(counts) == expected
         assert sorted(self.paused) == list(paused)
+
+    def check_blockers(self, found: Mapping[UUID, Sequence[Blocker]]) -> None:
+        for job in self.waiting_for_others():
+            assert [tuple(one) for one in found[job.id]] == [(one.chain, one.done, one.output) for one in job.edges]
+
+    def waiting_for_others(self) -> list[ModelJob]:
+        return [job for job in self.jobs.values() if job.edges]
 
 
 def tallied(counts: Counts) -> Counter[tuple[str, State]]:

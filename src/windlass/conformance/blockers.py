@@ -143,6 +143,34 @@ class Blocking:
         bench.accept(held.completes())
         assert bench.look(job).state == "pending"
 
+    def test_who_acts_on_a_blocked_job_is_told_that_it_is_blocked(self, bench: Bench) -> None:
+        job = add_after(bench, bench.hold(), delay_seconds=60)
+        assert [(change.done, change.state) for change in bench.run_now(job)] == [(True, "blocked")]
+        bench.cancel(job)
+        assert [(change.done, change.state) for change in bench.retry(job)] == [(True, "blocked")]
+
+    def test_sent_again_when_what_it_waits_for_is_gone(self, bench: Bench) -> None:
+        held = bench.hold()
+        new = new_job(blockers=(held.id,), state=BLOCKED)
+        bench.enqueue(new)
+        bench.admit()
+        bench.accept(held.completes())
+        assert bench.delete(held)[0].done
+        (answer,) = bench.enqueue(new, resent=True)
+        assert (answer.job.id, answer.created) == (new.id, False)
+
+    def test_one_that_left_no_trace_can_come_again(self, bench: Bench) -> None:
+        held = bench.hold()
+        new = new_job(queue="q", blockers=(held.id,), state=BLOCKED, keep_seconds=0)
+        bench.enqueue(new)
+        bench.admit()
+        assert bench.cancel(new.id)[0].done
+        (answer,) = bench.enqueue(new, resent=True)
+        bench.admit()
+        assert (answer.created, bench.look(new.id).state) == (True, "blocked")
+        bench.accept(held.completes())
+        assert bench.claim_one(queue="q").id == new.id
+
     def test_brought_back_it_still_has_what_it_waited_for(self, bench: Bench) -> None:
         job = add_after(bench, bench.finish(), queue="q")
         bench.accept(bench.claim_one(queue="q").ends("failed"))
@@ -162,6 +190,12 @@ class DeletingBlockers:
         assert change.reason is not None
         assert str(job.id) in change.reason
         assert len(bench.find()) == 2
+
+    @pytest.mark.parametrize("state", ["failed", "cancelled"])
+    def test_one_that_is_waited_for_in_vain_says_how_it_ended(self, bench: Bench, state: State) -> None:
+        blocker = bench.finish(state)
+        add_after(bench, blocker)
+        assert [(change.done, change.state) for change in bench.delete(blocker)] == [(False, state)]
 
     def test_together_with_those_that_wait(self, bench: Bench) -> None:
         root = bench.add()

@@ -168,6 +168,12 @@ class Policies:
         assert (policy.max_attempts, policy.keep_seconds) == (9, 0)
         assert (policy.lease_seconds, policy.backoff, policy.timeout_seconds) == (300, Fixed(7), 5)
 
+    def test_a_backoff_of_its_own_stays_where_the_lease_is_filled_in(self, bench: Bench) -> None:
+        bench.add(type="slow", lease_seconds=None)
+        policy = bench.claim_one(policies={"slow": self.SLOW}).job.policy
+        assert policy is not None
+        assert (policy.lease_seconds, policy.backoff) == (300, POLICY.backoff)
+
     def test_once_given_it_stays(self, bench: Bench) -> None:
         bench.add(type="slow", **BY_NAME)
         bench.send_back(bench.claim_one(policies={"slow": self.SLOW}))

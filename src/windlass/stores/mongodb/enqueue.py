@@ -59,12 +59,16 @@ class Enqueues(Base):
         others = [*(named - chains.keys())]
         rows = yield self.find_jobs({"_id": {"$in": others}}, {"chain_id": 1}, size=len(others))
         chains |= {row["_id"]: chain_of(row) for row in rows}
-        for new in jobs:
-            for blocker in new.blockers:
-                if blocker not in chains:
-                    raise JobNotFound(f"job {new.id} ({new.type}) is to wait for {blocker}, which does not exist")
+        missing = {new.id: (new, one) for new in jobs for one in new.blockers if one not in chains}
+        if missing:
+            # One that is sent again waits for what it waits for, though that may be gone by now.
+            there = yield self.find_jobs({"_id": {"$in": [*missing]}}, {"_id": 1}, size=len(missing))
+            for new, blocker in (missing[id] for id in missing.keys() - {row["_id"] for row in there}):
+                raise JobNotFound(f"job {new.id} ({new.type}) is to wait for {blocker}, which does not exist")
         return [
-            msgspec.structs.replace(new, blockers=tuple(chains[one] for one in new.blockers)) if new.blockers else new
+            msgspec.structs.replace(new, blockers=tuple(chains.get(one, one) for one in new.blockers))
+            if new.blockers
+            else new
             for new in jobs
         ]
 
@@ -140,6 +144,9 @@ class Enqueues(Base):
             yield Request(self.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
         if batch.records:
             yield Request(self.keys, "bulk_write", (batch.records,), {"ordered": False})
+        waiting = [new.id for new in batch.added if new.blockers]
+        if waiting:  # a job of that id that was not to be kept may have left some
+            yield Request(self.edges, "delete_many", ({"job": {"$in": waiting}},))
         yield from self._add_edges(batch.added)
         return [Enqueued(to_job(document, created=created), created) for document, created in answers]
 

@@ -58,6 +58,10 @@ class Deleting(Entangling):
         states = {to_uuid(row[1]): row[2] for row in members}
         rows = yield self.statement("dependents", ids=self.array(sorted(chains)))
         waiting = [(to_uuid(chain), to_uuid(id), to_uuid(own), type) for chain, id, own, type in rows]
+        ended = {chain for chain, *_ in waiting} - states.keys()
+        if ended:
+            rows = yield self.statement("chain_ends", ids=self.array(sorted(ended)))
+            states |= {to_uuid(chain): state for chain, state, _ in rows}
         while True:
             more = {
                 chain: Change(chain, False, states.get(chain, "failed"), None, f"job {id} ({type}) waits for it")

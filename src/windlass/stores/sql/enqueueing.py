@@ -67,12 +67,16 @@ class Enqueueing:
         chains = {job.id: job.chain_id or job.id for job in jobs}
         rows = yield self.statement("find_chains", ids=self.array(sorted(named - chains.keys())))
         chains |= {self.rows.to_uuid(id): self.rows.to_uuid(chain) for id, chain in rows}
-        for job in jobs:
-            for blocker in job.blockers:
-                if blocker not in chains:
-                    raise JobNotFound(f"job {job.id} ({job.type}) is to wait for {blocker}, which does not exist")
+        missing = {job.id: (job, one) for job in jobs for one in job.blockers if one not in chains}
+        if missing:
+            # One that is sent again waits for what it waits for, though that may be gone by now.
+            there = yield self.statement("find_chains", ids=self.array(sorted(missing)))
+            for job, blocker in (missing[id] for id in missing.keys() - {self.rows.to_uuid(id) for id, _ in there}):
+                raise JobNotFound(f"job {job.id} ({job.type}) is to wait for {blocker}, which does not exist")
         return [
-            msgspec.structs.replace(job, blockers=tuple(chains[one] for one in job.blockers)) if job.blockers else job
+            msgspec.structs.replace(job, blockers=tuple(chains.get(one, one) for one in job.blockers))
+            if job.blockers
+            else job
             for job in jobs
         ]
 

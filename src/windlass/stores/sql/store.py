@@ -16,7 +16,7 @@ import msgspec
 from ...clock import Clock
 from ...errors import SchemaMismatch
 from ...job import Job
-from ...lifecycle import CANCELLED, FINISHED, PENDING, Event, allows
+from ...lifecycle import CANCELLED, FINISHED, Event, allows
 from ...operation import Operation, Row, Rows, Statement
 from ...outcome import Settlement, decide_any_rescue, decide_expiry
 from ..store import Change, ClaimRequest, Counts, Tally
@@ -230,6 +230,9 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         back = [id for id, change in done.items() if change.done]
         if back:
             yield self.statement("link_next", ids=self.array(back))
+            # One that still has to wait for others is blocked again.
+            places = yield from self.whereabouts(back)
+            done |= {id: Change(id, True, places[id].state, places[id].queue) for id in back}
         return done
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
@@ -237,7 +240,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
 
     def _make_due(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         rows = yield self.statement("run_now", ids=self.array(ids))
-        return {(id := self.rows.to_uuid(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
+        return {(id := self.rows.to_uuid(row[0])): Change(id, True, row[2], row[1]) for row in rows}
 
     def _act(
         self, event: Event, ids: Sequence[UUID], act: Callable[[Sequence[UUID]], Operation[dict[UUID, Change]]]

@@ -18,7 +18,8 @@ WITH claimed AS (
         keep_seconds = coalesce(j.keep_seconds,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'keep_seconds')::integer),
         policy = CASE WHEN j.lease_seconds IS NULL
-            THEN coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details' ELSE j.policy END,
+            THEN coalesce(j.policy, coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details')
+            ELSE j.policy END,
         unique_held = j.unique_held AND j.unique_until <> 'claimed'
     WHERE j.ctid = ANY(ARRAY(
         SELECT measured.ctid FROM (

@@ -9,7 +9,7 @@ UPDATE {jobs} AS j SET
     lease_seconds = coalesce(lease_seconds, {policy} '$.lease_seconds')),
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
     keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
-    policy = iif(lease_seconds IS NULL, {policy} '$.details'), policy),
+    policy = iif(lease_seconds IS NULL, coalesce(policy, {policy} '$.details')), policy),
     unique_held = unique_held AND unique_until <> 'claimed'
 WHERE rowid IN (
     SELECT place FROM (
