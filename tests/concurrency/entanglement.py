@@ -113,8 +113,10 @@ class Entanglement:
 
     def is_missed(self, id: UUID) -> bool:
         """Whether a job of that id is gone, and its chain goes on without it, or someone waits for it."""
-        waiting = any(edge.chain == id for job in self.jobs.values() for edge in job.undone)
-        return id not in self.jobs and (waiting or bool(self.members(id)))
+        return id not in self.jobs and (self.is_awaited(id) or bool(self.members(id)))
+
+    def is_awaited(self, chain: UUID) -> bool:
+        return any(edge.chain == chain for job in self.jobs.values() for edge in job.undone)
 
     def complete_chain(self, chain: UUID, output: str | None) -> None:
         for job in self.jobs.values():

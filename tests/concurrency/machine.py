@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from windlass.errors import Conflict, JobNotFound
 from windlass.job import Job, NewJob
-from windlass.lifecycle import BLOCKED, Event, allows
+from windlass.lifecycle import BLOCKED, LIVE, Event, allows
 from windlass.outcome import Settlement, decide, give_back
 from windlass.stores.store import Lease, Refusal, Store
 
@@ -126,8 +126,9 @@ class Queue(RuleBasedStateMachine):
         self.admit()
 
     def hang(self, one: Hanging, id: UUID, before: Sequence[UUID] = (), **more: Any) -> NewJob:
-        there = [*self.model.jobs, *before]
-        chosen = [(there or self.known)[number % len(there or self.known)] for number in one.awaited]
+        there = [*self.model.jobs, *before] or self.known
+        live = [id for id, mine in self.model.jobs.items() if mine.state in LIVE] or there
+        chosen = [some[number % len(some)] for number in one.awaited for some in ([live, there][number % 2],)]
         if sum(one.awaited) % 16 == 1:
             chosen.append(self.known[one.awaited[0] % len(self.known)])  # one that may be gone
         if one.job.order_key is None and not chosen:
@@ -190,9 +191,11 @@ class Queue(RuleBasedStateMachine):
         self.claims += [Held(job, request.token) for job in jobs]
 
     def some_claims(self, count: int) -> list[Held]:
-        """Different ones, and mostly of those who still hold their job."""
+        """Different ones, and mostly of those who still hold their job, best one that others wait for."""
         holding = [held for held in self.claims if self.model.holds(held.job.id, held.token)]
-        some = [self.pick(self.pick([holding, holding, self.claims]) or self.claims) for _ in range(count)]
+        awaited = [held for held in holding if self.model.is_awaited(held.job.chain_id)] or holding
+        kinds = [awaited, holding, self.claims]
+        some = [self.pick(self.pick(kinds) or self.claims) for _ in range(count)]
         return list({(held.job.id, held.token): held for held in some}.values())
 
     def settle(self) -> None:
@@ -264,7 +267,12 @@ class Queue(RuleBasedStateMachine):
     def act(self) -> None:
         event: Event = self.pick(EVENTS)
         able = [id for id, mine in self.model.jobs.items() if allows(event, mine.state)]
-        ids = sorted({self.pick(self.pick([able, self.known]) or self.known) for _ in range(self.pick([1, 2]))})
+        awaited = [id for id in able if self.model.is_awaited(self.model.jobs[id].chain_id)] or able
+        kinds = [awaited, able, self.known]
+        ids = sorted({self.pick(self.pick(kinds) or self.known) for _ in range(self.pick([1, 2]))})
+        if event == "delete" and self.pick([True, False]):  # with what they wait for
+            there = [self.model.jobs[id] for id in ids if id in self.model.jobs]
+            ids = sorted({*ids, *(edge.chain for mine in there for edge in mine.undone)})
         expected = self.model.delete(ids) if event == "delete" else [self.model.act(event, id) for id in ids]
         changes = self.do(OPERATIONS.get(event, event), ids)
         self.tell(event, *ids, [(change.done, change.state) for change in changes])
