@@ -10,182 +10,55 @@ no longer the newest, nothing changes, and the caller is told. The store's clock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
-
-import msgspec
 
 from ..clock import Clock
 from ..job import Job, NewJob
-from ..lifecycle import STATES, State
 from ..operation import Operation
 from ..outcome import Settlement
-from ..policy import Policy
 from ..schedule import Firing, Schedule, Timetable
+from .records import (
+    Admitted,
+    Blocker,
+    Change,
+    ClaimRequest,
+    Counts,
+    Enqueued,
+    Filter,
+    Lease,
+    Position,
+    Reason,
+    Refusal,
+    Renewal,
+    Tally,
+    WorkerInfo,
+)
 from .wakeup import Hint, Wakeup
 
 T = TypeVar("T")
 
-
-class Position(msgspec.Struct, frozen=True):
-    """Where a claim left off in its queue: the next may start its scan there."""
-
-    rank: int
-    run_at: datetime
-    id: UUID
-
-
-class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a claimer wants from one queue.
-
-    `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
-    What a row lacks is written into it, once and for all. `lease_seconds` is for this attempt alone, in place of the
-    policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
-    thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone.
-    `max_bytes` counts inputs as the store keeps them.
-    """
-
-    queue: str
-    limit: int
-    token: UUID
-    worker: str
-    types: Sequence[str] | None = None
-    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
-    default_policy: Policy = msgspec.field(default_factory=Policy)
-    lease_seconds: float | None = None
-    max_bytes: int = 16 * 1024 * 1024
-    prefetch: bool = False
-    order_key: str | None = None
-    after: Position | None = None
-
-
-class Enqueued(msgspec.Struct, frozen=True):
-    """What became of one new job: itself, or the one that was there already."""
-
-    job: Job
-    created: bool
-
-
-class Admitted(NamedTuple):
-    """How many jobs were on their way in, and the queues in which some of them can run now."""
-
-    jobs: int
-    queues: Sequence[str]
-
-
-class Blocker(NamedTuple):
-    """A chain that a job waits or has waited for; its output, as JSON, once it has completed."""
-
-    chain_id: UUID
-    done: bool
-    output: str | None
-
-
-Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """A write that its fence refused: nothing of it was done. The token tells which of a job's attempts was meant."""
-
-    id: UUID
-    reason: Reason
-    token: UUID | None = None
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """A lease to prolong, and what the handler has said of its progress since."""
-
-    id: UUID
-    token: UUID
-    seconds: float
-    progress: str | None = None
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is alive, as it described itself."""
-
-    name: str
-    host: str
-    pid: int
-    queues: list[str] | None  # None: all
-    types: list[str]
-    concurrency: int
-    running: int
-    started_at: datetime | None = None
-    heard_at: datetime | None = None
-
-
-class Renewal(msgspec.Struct, frozen=True):
-    """An answer to a renewal: the lease's new end (None: lost, and why), and whether someone asked to cancel."""
-
-    id: UUID
-    expires_at: datetime | None
-    cancel_requested: bool = False
-    reason: Reason | None = None
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What became of one job that someone acted on. `state` is the one it is in now, or was in when it was deleted;
-    None where there is no such job. `reason`: why not, where the state alone does not tell."""
-
-    id: UUID
-    done: bool
-    state: State | None
-    queue: str | None = None
-    reason: str | None = None
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    state: State | None = None
-    type: str | None = None
-    queue: str | None = None
-    tenant: str | None = None
-    chain: UUID | None = None
-    since: datetime | None = None  # finished, or, of live ones, created since then
-
-
-class Tally(msgspec.Struct, frozen=True):
-    """How many jobs of one queue and type are in one state."""
-
-    queue: str
-    type: str
-    state: State
-    count: int
-
-
-class Counts(Mapping[str, int]):
-    """Jobs by state: `counts["failed"]`, `counts.failed`; `counts.tallies` has them by queue and type."""
-
-    def __init__(self, tallies: Iterable[Tally]) -> None:
-        self.tallies = [tally for tally in tallies if tally.count]
-        self._by_state = dict.fromkeys(STATES, 0)
-        for tally in self.tallies:
-            self._by_state[tally.state] += tally.count
-
-    def __getitem__(self, state: str) -> int:
-        return self._by_state[state]  # type: ignore[index]
-
-    def __getattr__(self, state: str) -> int:
-        try:
-            return self.__dict__["_by_state"][state]  # type: ignore[no-any-return]
-        except KeyError:
-            raise AttributeError(state) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_state)
-
-    def __len__(self) -> int:
-        return len(self._by_state)
-
-    @property
-    def total(self) -> int:
-        return sum(self._by_state.values())
-
-    def __repr__(self) -> str:
-        return "Counts(" + ", ".join(f"{state}={count}" for state, count in self._by_state.items()) + ")"
+__all__ = [
+    "Admitted",
+    "Blocker",
+    "Change",
+    "ClaimRequest",
+    "Connections",
+    "Counts",
+    "Enqueued",
+    "Filter",
+    "Lease",
+    "Position",
+    "Reason",
+    "Refusal",
+    "Renewal",
+    "Store",
+    "Tally",
+    "WorkerInfo",
+]
 
 
 class Connections(Protocol):
