@@ -87,12 +87,12 @@ class Pump:
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
         await self._admit()
+        names = list(self.served)
         if self.all_queues and time.monotonic() > self._look_again:
-            await self._look_for_queues()
+            names = await self._look_for_queues()
         most = max(min(self.buffer.room(), self.may_claim()), self.buffer.kept)
         if time.monotonic() - self._last_attempts_at > LAST_ATTEMPTS_SECONDS and not self.buffer.free:
             self.buffer.keep_slots(1)
-        names = list(self.served)
         self._turn += 1
         claimed = 0
         for index in range(len(names)):
@@ -162,10 +162,13 @@ class Pump:
             served.held -= 1
             self._woken.set()
 
-    async def _look_for_queues(self) -> None:
-        for queue in await self.app.arun_operation(self.app.store.live_queues):
+    async def _look_for_queues(self) -> list[str]:
+        """Those in which something waits; there is nothing to be claimed from any other."""
+        names = await self.app.arun_operation(self.app.store.live_queues)
+        for queue in names:
             self.served.setdefault(queue, Served(queue))
         self._look_again = time.monotonic() + QUEUES_SECONDS
+        return names
 
     # Waiting
 

@@ -18,7 +18,7 @@ RESCUE_PAGE = 200
 EXPIRE_PAGE = 200
 PRUNE_PAGE = 5000
 PRUNE_SECONDS = 60.0
-HEARTBEAT_SECONDS = 10.0
+HEARTBEAT_SECONDS = 15.0
 LONGEST_DELAY = 30.0
 GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off the list
 
@@ -35,7 +35,7 @@ class Upkeep:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._now_and_then(self.rescue_seconds, self.rescue))
-            group.create_task(self._now_and_then(self.rescue_seconds, self.expire, at_once=True))
+            group.create_task(self._now_and_then(2 * self.rescue_seconds, self.expire, at_once=True))
             group.create_task(self._now_and_then(PRUNE_SECONDS, self.prune))
             group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat, at_once=True))
 

@@ -124,8 +124,9 @@ class Entangling(Places):
     # Admitting
 
     def admit(self, limit: int) -> Operation[Admitted]:
-        arriving = yield self.statement("arriving_lanes", alone=True, limit=limit)
-        blocked = yield self.statement("arriving_blocked", alone=True, limit=limit)
+        ((in_lanes, waiting),) = yield self.statement("arriving", alone=True)
+        arriving = (yield self.statement("arriving_lanes", alone=True, limit=limit)) if in_lanes else ()
+        blocked = (yield self.statement("arriving_blocked", alone=True, limit=limit)) if waiting else ()
         queues: set[str] = set()
         if arriving:
             queues |= yield from self._admit_to_lanes(arriving)

@@ -175,7 +175,9 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         return [self.rows.job(row) for row in rows]
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
-        rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
+        rows = yield self.statement("find_expired", alone=True, limit=limit, stale_before=stale_before)
+        if rows:  # once more, now to keep them: mostly there are none, and then it was one statement
+            rows = yield self.statement("find_expired", limit=limit, stale_before=stale_before)
         if not rows:
             return []
         # With a token of the rescuer's own the worker that was given up finds nothing that it could have written.
@@ -192,7 +194,9 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         )
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
-        rows = yield self.statement("find_too_late", limit=limit)
+        rows = yield self.statement("find_too_late", alone=True, limit=limit)
+        if rows:
+            rows = yield self.statement("find_too_late", limit=limit)
         settlements = [decide_expiry(self.rows.to_uuid(id), self._calendar(moment)) for id, moment in rows]
         refused = (yield from self.end(settlements, alone=False)) if settlements else set()
         return [settlement for settlement in settlements if settlement.id not in refused]
