@@ -44,6 +44,7 @@ class Pump:
         self.idle = False  # the last round found nothing
         self.quiet = False  # all slots were free when it began
         self._changes = self._looked = 0
+        self._told = self._deserted = self._nothing_ahead = False
         self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -55,6 +56,7 @@ class Pump:
     async def run(self) -> None:
         delay = 0.1
         while not self.stopping:
+            self._told = self._woken.is_set()
             self._woken.clear()
             self.buffer.room_made.clear()
             try:
@@ -168,6 +170,7 @@ class Pump:
         for queue in names:
             self.served.setdefault(queue, Served(queue))
         self._look_again = time.monotonic() + QUEUES_SECONDS
+        self._deserted = not names
         return names
 
     # Waiting
@@ -179,7 +182,10 @@ class Pump:
         One that is due and was not claimed may be a last attempt, for which no slot was free. Or it is locked for a
         moment, or of a type that is unknown here, or in a paused queue: it is looked at less and less often.
         """
+        if self._deserted and self._nothing_ahead and not self._told:
+            return self.poll_seconds, False  # as it was at the last look, and nobody has said otherwise
         seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
+        self._nothing_ahead = seconds is None
         if seconds is None:
             return self.poll_seconds, False
         if seconds > 0:
