@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -15,6 +15,8 @@ from ..app import Windlass
 from ..lifecycle import STATES
 from ..logs import one_line
 from .apps import find_app
+
+T = TypeVar("T")
 
 target = click.argument("target", required=False, metavar="[jobs:app]")
 url = click.option("--url", envvar="WINDLASS_URL", help="the store, where no app is named; or $WINDLASS_URL")
@@ -44,8 +46,12 @@ def _plain(cell: object) -> Any:
     return Text(one_line(cell))
 
 
-def opened(target: str | None, url: str | None) -> Windlass:
-    return find_app(target, url)
+def read(target: str | None, url: str | None, look: Callable[[Windlass], T]) -> T:
+    app = find_app(target, url)
+    try:
+        return look(app)
+    finally:
+        app.close()
 
 
 @click.command()
@@ -54,9 +60,7 @@ def opened(target: str | None, url: str | None) -> Windlass:
 @as_json
 def queues(target: str | None, url: str | None, as_json: bool) -> None:
     """The queues, with their jobs by state."""
-    app = opened(target, url)
-    facts = insight.queue_facts(app.counts(), app.paused())
-    app.close()
+    facts = read(target, url, lambda app: insight.queue_facts(app.counts(), app.paused()))
     if as_json:
         print_json(facts)
         return
@@ -70,9 +74,7 @@ def queues(target: str | None, url: str | None, as_json: bool) -> None:
 @as_json
 def stats(target: str | None, url: str | None, as_json: bool) -> None:
     """Jobs by type and state."""
-    app = opened(target, url)
-    facts = insight.stat_facts(app.counts())
-    app.close()
+    facts = read(target, url, lambda app: insight.stat_facts(app.counts()))
     if as_json:
         print_json(facts)
         return
@@ -87,9 +89,7 @@ def stats(target: str | None, url: str | None, as_json: bool) -> None:
 @as_json
 def workers(target: str | None, url: str | None, as_json: bool) -> None:
     """The workers that are alive."""
-    app = opened(target, url)
-    facts = insight.worker_facts(app.workers())
-    app.close()
+    facts = read(target, url, lambda app: insight.worker_facts(app.workers()))
     if as_json:
         print_json(facts)
         return
@@ -112,9 +112,7 @@ def workers(target: str | None, url: str | None, as_json: bool) -> None:
 @as_json
 def schedules(target: str | None, url: str | None, as_json: bool) -> None:
     """The schedules, with their next runs."""
-    app = opened(target, url)
-    facts = [insight.schedule_facts(one, one.next_runs) for one in app.schedules()]
-    app.close()
+    facts = read(target, url, lambda app: [insight.schedule_facts(one, one.next_runs) for one in app.schedules()])
     if as_json:
         print_json(facts)
         return

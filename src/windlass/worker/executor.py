@@ -90,7 +90,7 @@ class Executor:
                 result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
             except BlockConflict as error:
                 tries -= 1
-                if tries:
+                if tries and not attempt.interrupted:
                     continue
                 result = error.__cause__ or error
             except asyncio.CancelledError as error:

@@ -118,7 +118,7 @@ class Worker:
             poll_seconds=self.poll_seconds, may_claim=self._may_claim,
         )  # fmt: skip
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
-        self.scheduler = Scheduler(self.app, self.pump.wake, 3 * self.poll_seconds)  # a hint tells of new ones
+        self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
         self.leases.start()
         if self.report is not None:
