@@ -3,6 +3,7 @@
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python3.14 python3.13 python3.12,$(shell \
 	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
 ARGUMENTS ?=
+NAME ?= session_pump
 UPGRADE ?=
 
 bin := .venv/bin
@@ -12,13 +13,16 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench bench-chains bench-peers bench-own lock clean
+.PHONY: help demo example test check format bench bench-chains bench-peers bench-own lock clean
 
 help: ## print what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
 	$(bin)/windlass demo
+
+example: .venv/development ## one of examples/, by its name: make example NAME=session_pump
+	$(bin)/python -m examples.$(NAME) $(ARGUMENTS)
 
 test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
 	@tests/packages
@@ -29,7 +33,7 @@ check: .venv/development ## format, lint, types, layers, length of files, tests
 	$(bin)/ruff check .
 	$(bin)/mypy
 	$(bin)/lint-imports
-	@find src -type f \( -name '*.py' -o -name '*.sql' \) -exec wc -l {} \; \
+	@find src examples -type f \( -name '*.py' -o -name '*.sql' \) -exec wc -l {} \; \
 		| awk '$$1 > 400 { print $$2 ": " $$1 " lines, more than 400"; long = 1 } END { exit long }'
 	@$(MAKE) --no-print-directory test
 
@@ -55,7 +59,7 @@ lock: .venv/development ## pin what pyproject.toml names; UPGRADE=--upgrade take
 
 clean: ## remove the environment and all caches
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find src tests -name __pycache__ -prune -exec rm -rf {} +
+	find src tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 # The demo asks for little, so that a newcomer does not wait for two database servers.
 .venv/runtime: requirements-runtime.lock pyproject.toml
