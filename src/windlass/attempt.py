@@ -164,7 +164,7 @@ class Attempt:
         """Done: what came of it, or how the chain goes on."""
         if isinstance(value, Continue):
             following = self._following(value.call)
-            return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output="null", continues=following)
+            return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
 
     def _following(self, call: Call) -> NewJob:

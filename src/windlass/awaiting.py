@@ -155,6 +155,8 @@ def _id_of(job: Awaited) -> UUID:
 
 
 def _outcome(app: Awaiting, job: Job) -> Any:
+    if job.went_on:
+        raise JobNotFound(f"chain {job.chain_id} has gone on from job {job.id}, and what it ended with is not kept")
     if job.state == FAILED:
         raise JobFailed(f"job {job.id} ({job.type}) failed: {job.error}")
     if job.state == CANCELLED:

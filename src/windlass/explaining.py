@@ -61,6 +61,8 @@ class Explaining(Acting):
 
     def _blocked_by(self, chain: UUID) -> Operation[str]:
         ends = yield from self.store.ends([chain])
+        if ends and ends[0].went_on:
+            return f"blocked by {chain}, whose end is gone: it was not kept"
         if ends:
             end = ends[0]
             return f"blocked by {chain} ({end.type}), which has {end.state}: retry({str(end.id)!r}) brings it back"

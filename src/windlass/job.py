@@ -16,7 +16,7 @@ import msgspec
 from .clock import from_microseconds, to_microseconds
 from .duration import Duration
 from .errors import WindlassError
-from .lifecycle import FINISHED, PENDING, State
+from .lifecycle import COMPLETED, FINISHED, PENDING, State
 from .policy import Policy
 
 if TYPE_CHECKING:
@@ -255,6 +255,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     @property
     def finished(self) -> bool:
         return self.state in FINISHED
+
+    @property
+    def went_on(self) -> bool:
+        """Whether its chain continued from here."""
+        return self.state == COMPLETED and self.output_json is None
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.type} {self.state}>"

@@ -79,7 +79,8 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `token` None stands for "claimed by nobody" and settles a job that waits. `state` pending sends the job back:
     at `run_at`, or after `delay_seconds`, or (neither given) when it was due before. `continues` is the next job of
-    the chain, created with the completion.
+    the chain, created with the completion; then there is no `output`, not even null: so a job that has gone on is told
+    from one that its chain ended with, though the next be no longer kept.
     """
 
     id: UUID

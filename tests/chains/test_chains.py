@@ -18,6 +18,7 @@ from windlass import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    Unique,
     Windlass,
 )
 
@@ -266,6 +267,34 @@ def test_bad_input_changes_nothing(app: Windlass) -> None:
     with pytest.raises(InvalidInput, match="Continue takes a call"):
         Continue("x")  # type: ignore[arg-type]
     assert app.counts().total == 0
+
+
+@pytest.mark.parametrize("fault", ["own chain", "unknown", "taken key"])
+def test_a_chain_that_cannot_go_on_fails_and_holds_up_nobody(app: Windlass, fault: str) -> None:
+    @app.task
+    def last() -> str:
+        return "end"
+
+    @app.task(max_attempts=1)
+    def first(attempt: Attempt) -> Continue:
+        dependent = last.using(after=[attempt.job], queue="other").enqueue()
+        calls = {
+            "own chain": last.using(after=[dependent]),
+            "unknown": last.using(after=[uuid4()]),
+            "taken key": last.using(unique=Unique("key", until="finished", on_conflict="raise")),
+        }
+        return Continue(calls[fault].call())
+
+    last.using(unique=Unique("key", until="finished"), delay="1h").enqueue()
+    jobs = [first.enqueue(), last.enqueue()]
+    app.run_worker(until_idle=True, queues=["default"])
+    assert jobs[1].result() == "end"
+    failed = jobs[0].refresh()
+    assert failed.state == "failed"
+    assert failed.error is not None
+    names = {"own chain": "InvalidInput", "unknown": "JobNotFound", "taken key": "Conflict"}
+    assert failed.error.type == names[fault]
+    assert len(list(app.list(chain=failed.id))) == 1
 
 
 def test_explain(app: Windlass) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from windlass.errors import JobNotFound
+from windlass.errors import InvalidInput, JobNotFound
 from windlass.job import NewJob
 from windlass.outcome import Settlement
 
@@ -120,6 +120,22 @@ def continue_admit(scene: Scene) -> Pair:
     assert scene.state(job.id) == "blocked", "freed before the chain had ended"
     assert take(scene, "chain") == following.id
     check_freed(scene, job.id)
+
+
+@pair("continue after each other")
+def continue_crosswise(scene: Scene) -> Pair:
+    (one, one_token), (other, other_token) = scene.running(), scene.running()
+    following = [after(other, chain_id=one, chain_index=1), after(one, chain_id=other, chain_index=1)]
+    performance = yield (
+        lambda: scene.store.settle([completes(one, one_token, continues=following[0])]),
+        lambda: scene.store.settle([completes(other, other_token, continues=following[1])]),
+    )
+    refused = [isinstance(answer, InvalidInput) for answer in performance.answers]
+    assert refused.count(True) == 1, "they wait for each other"
+    (id, token), waiting = ((one, one_token), following[1]) if refused[0] else ((other, other_token), following[0])
+    assert scene.state(id) == "running"
+    assert scene.do("settle", [completes(id, token)]) == []
+    check_freed(scene, waiting.id)
 
 
 @pair("retry of a blocker/admit")

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from ..errors import JobNotFound
+from ..errors import InvalidInput, JobNotFound
 from ..job import Job
 from ..lifecycle import BLOCKED, State
 from .bench import Bench, Held, new_job
@@ -90,6 +90,43 @@ class Blocking:
         bench.accept(held.completes('"gone"'))
         assert bench.look(job).state == "pending"
         assert [blocker.output for blocker in bench.blockers(job)] == ['"gone"']
+
+    @pytest.mark.parametrize("state", ["completed", "failed"])
+    def test_a_chain_whose_end_was_not_kept_holds_those_that_come_later(self, bench: Bench, state: State) -> None:
+        first = bench.hold(queue="chain")
+        bench.accept(going_on(first, queue="chain", keep_seconds=0))
+        bench.accept(bench.claim_one(queue="chain").ends(state))
+        job = add_after(bench, first)
+        assert bench.look(job).state == "blocked"
+        assert [blocker.done for blocker in bench.blockers(job)] == [False]
+
+    def test_a_chain_cannot_come_to_wait_for_itself(self, bench: Bench) -> None:
+        first = bench.hold(queue="chain")
+        near = add_after(bench, first, queue="near")
+        far = add_after(bench, near, queue="far")
+        for blocker in (first.job, near, far):
+            with pytest.raises(InvalidInput, match="wait for its own chain"):
+                bench.settle(going_on(first, blockers=(blocker.id,), state=BLOCKED))
+        assert bench.look(first).state == "running"
+        assert bench.counts().total == 3
+        bench.accept(going_on(first, queue="chain", blockers=(bench.finish().id,), state=BLOCKED))
+        bench.admit()
+        bench.accept(bench.claim_one(queue="chain").completes())
+        assert bench.claim_one(queue="near").id == near.id
+
+    def test_two_chains_cannot_come_to_wait_for_each_other(self, bench: Bench) -> None:
+        one, other = bench.hold(), bench.hold()
+        crosswise = (
+            going_on(one, blockers=(other.id,), state=BLOCKED),
+            going_on(other, blockers=(one.id,), state=BLOCKED),
+        )
+        with pytest.raises(InvalidInput, match="wait for its own chain"):
+            bench.settle(*crosswise)
+        assert [bench.look(held).state for held in (one, other)] == ["running", "running"]
+        bench.accept(crosswise[0])
+        with pytest.raises(InvalidInput, match="wait for its own chain"):
+            bench.settle(crosswise[1])
+        bench.accept(other.completes())
 
     def test_it_is_due_at_its_own_time(self, bench: Bench) -> None:
         held = bench.hold()

@@ -18,7 +18,7 @@ def next_of(held: Held, **fields: Any) -> NewJob:
 
 def going_on(held: Held, **fields: Any) -> Settlement:
     """It completes, and the chain continues with another job."""
-    return msgspec.structs.replace(held.completes(), continues=next_of(held, **fields))
+    return msgspec.structs.replace(held.completes(), output=None, continues=next_of(held, **fields))
 
 
 class Chains:

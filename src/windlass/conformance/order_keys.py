@@ -46,6 +46,21 @@ class OrderKeys:
             assert held.id == job.id
             bench.accept(held.completes())
 
+    def test_one_that_is_put_off_leaves_the_line_until_then(self, bench: Bench) -> None:
+        fields: dict[str, Any] = {"unique_key": "u", "unique_until": "claimed", "on_conflict": "replace"}
+        first, put_off = add_ordered(bench), add_ordered(bench, **fields)
+        last = add_ordered(bench)
+        add_ordered(bench, delay_seconds=60, **fields)
+        for job in (first, last):
+            held = bench.claim_one()
+            assert held.id == job.id
+            bench.accept(held.completes())
+        bench.admit()
+        assert bench.claim() == []
+        bench.pass_time(seconds=61)
+        bench.admit()
+        assert bench.claim_one().id == put_off.id
+
     def test_one_that_retries_holds_its_key_and_no_other(self, bench: Bench) -> None:
         first = add_ordered(bench)
         add_ordered(bench)

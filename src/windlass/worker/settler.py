@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..errors import StoreUnavailable, WindlassError
+from ..errors import Conflict, InvalidInput, JobNotFound, WindlassError
 from ..job import JobError
 from ..lifecycle import FAILED
 from ..logs import Log
-from ..outcome import Settlement, encode_error
+from ..outcome import Settlement, decide, encode_error
 from ..stores.store import Refusal
 
 log = Log("windlass.worker")
@@ -96,12 +96,11 @@ class Settler:
             try:
                 settlements = [settlement for _, settlement in batch]
                 refusals = await self.app.arun_operation(lambda: self.app.store.settle(settlements))  # noqa: B023
-            except (StoreUnavailable, WindlassError) as error:
-                log.warning("%d settlements wait for the store: %s", len(batch), error)
-            except Exception:
-                log.exception("the store refuses a settlement of %d", len(batch))
-                if len(batch) == 1:
-                    batch = [_given_up(batch[0])]
+            except Exception as error:
+                if isinstance(error, WindlassError) and not _is_at_fault(batch, error):
+                    log.warning("%d settlements wait for the store: %s", len(batch), error)
+                elif len(batch) == 1:
+                    batch = [_given_up(batch[0], error)]
                 else:
                     for one in batch:  # one bad one does not hold up the others
                         await self._write([one])
@@ -113,7 +112,18 @@ class Settler:
             delay = min(delay * 2, LONGEST_WAIT)
 
 
-def _given_up(ended: Ended) -> Ended:
+def _is_at_fault(batch: list[Ended], error: WindlassError) -> bool:
+    """Whether it is what one of these goes on with that cannot be stored, and never will be."""
+    refused = isinstance(error, Conflict | InvalidInput | JobNotFound)
+    return refused and any(settlement.continues is not None for _, settlement in batch)
+
+
+def _given_up(ended: Ended, error: Exception) -> Ended:
+    """The attempt ends as one that has raised this; what even then cannot be written is failed, and says only that."""
     attempt, settlement = ended
-    error = encode_error(JobError("SettlementRefused", "the store could not write how this attempt ended"))
-    return attempt, Settlement(id=settlement.id, token=settlement.token, state=FAILED, error=error)
+    job = attempt.job
+    if settlement.continues is not None:
+        return attempt, attempt.with_notes(decide(job, attempt.token, error, random=random.random))
+    log.exception("job %s (%s): the store refuses to write how its attempt ended", job.id, job.type)
+    described = encode_error(JobError("SettlementRefused", "the store could not write how this attempt ended"))
+    return attempt, Settlement(id=settlement.id, token=settlement.token, state=FAILED, error=described)

@@ -40,23 +40,18 @@ class Admission(Entangled):
 
     def _admit_blocked(self, ids: Sequence[UUID]) -> Operation[set[str]]:
         now = yield from self.read_now()
-        edges = yield self._undone(ids, alone=True)
+        edges = yield self.undone(ids, alone=True)
         yield from self._link({edge["chain_id"] for edge in edges})
         arriving = {"_id": {"$in": ids}, "arriving": "blocked", "state": BLOCKED}
         yield Request(self.jobs, "update_many", (arriving, {"$inc": {"revision": 1}}))
         taken = yield self.find_jobs(arriving, WAITS_BY, size=len(ids), alone=False)
         if not taken:
             return set()
-        edges = yield self._undone([document["_id"] for document in taken], alone=False)
+        edges = yield self.undone([document["_id"] for document in taken], alone=False)
         completed = yield from self._completed({edge["chain_id"] for edge in edges})
         yield from self.mark_done(completed, {"job": {"$in": [document["_id"] for document in taken]}})
         left = Counter(edge["job"] for edge in edges if edge["chain_id"] not in completed)
         return (yield from self.write_left([(document, left[document["_id"]]) for document in taken], now))
-
-    def _undone(self, ids: Sequence[UUID], *, alone: bool) -> Request:
-        filter = {"job": {"$in": ids}, "done": False}
-        options = {"hint": "by_job", "batch_size": 10_000}
-        return Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options, alone)
 
     def _link(self, chains: Collection[UUID]) -> Operation[None]:
         """Mark the last job of each chain, unless it has completed: whoever ends it from now on sees who waits for it.
@@ -68,7 +63,8 @@ class Admission(Entangled):
             yield Request(self.jobs, "update_many", (filter, LINK), alone=True)
 
     def _completed(self, chains: Collection[UUID]) -> Operation[dict[UUID, str | None]]:
-        """The chains that have completed, with their outputs. One that is not there was deleted, or never kept."""
+        """The chains that have completed, with their outputs. One that is not there, or whose last has gone on,
+        was deleted or never kept."""
         rows = yield self.find_chains([*chains], ENDS_BY, alone=False)
         last = last_of_each(rows)
         # What is linked was so by us, or came after those who wait for it; the rest has slipped through.
@@ -77,7 +73,7 @@ class Admission(Entangled):
             yield Request(self.jobs, "update_many", ({"_id": {"$in": missed}}, LINK))
         completed = {row["_id"]: chain_of(row) for row in last if row["state"] == COMPLETED}
         outputs = yield self.find_jobs({"_id": {"$in": [*completed]}}, {"output": 1}, size=len(completed), alone=False)
-        return {completed[row["_id"]]: row.get("output") for row in outputs}
+        return {completed[row["_id"]]: row["output"] for row in outputs if "output" in row}
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         if chains:

@@ -14,19 +14,19 @@ never in a duplicate-key error: that would end the caller's transaction without 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import msgspec
 from pymongo import InsertOne, ReplaceOne, ReturnDocument, UpdateOne
 
-from ...errors import Conflict, JobNotFound
+from ...errors import Conflict
 from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, PENDING
 from ...operation import Operation, Request, Transient
 from ..store import Enqueued
+from ..waiting import Waiting
 from .base import Base
 from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up, to_document, to_job
 from .failures import Duplicate
@@ -38,11 +38,11 @@ Key: TypeAlias = tuple[str, str]  # tenant and key
 Holders: TypeAlias = dict[tuple[bool, str, str], Document]  # whether it is a record, tenant, key
 
 
-class Enqueues(Base):
+class Enqueues(Base, Waiting):
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         if not jobs:
             return []
-        jobs = yield from self._with_chains(jobs)
+        jobs = yield from self.with_chains(jobs)
         plain = not resent and not any(new.id_given or new.unique_key is not None for new in jobs)
         if plain and len({new.id for new in jobs}) == len(jobs):
             return (yield from self._insert(jobs))
@@ -50,27 +50,24 @@ class Enqueues(Base):
             return [(yield from self._upsert(jobs[0], resent))]
         return (yield from self._resolve(jobs))
 
-    def _with_chains(self, jobs: Sequence[NewJob]) -> Operation[Sequence[NewJob]]:
-        """What each waits for are the chains of the jobs that it names; those must be there, or come with it."""
-        named = {blocker for new in jobs for blocker in new.blockers}
-        if not named:
-            return jobs
-        chains = {new.id: new.chain_id or new.id for new in jobs}
-        others = [*(named - chains.keys())]
-        rows = yield self.find_jobs({"_id": {"$in": others}}, {"chain_id": 1}, size=len(others))
-        chains |= {row["_id"]: chain_of(row) for row in rows}
-        missing = {new.id: (new, one) for new in jobs for one in new.blockers if one not in chains}
-        if missing:
-            # One that is sent again waits for what it waits for, though that may be gone by now.
-            there = yield self.find_jobs({"_id": {"$in": [*missing]}}, {"_id": 1}, size=len(missing))
-            for new, blocker in (missing[id] for id in missing.keys() - {row["_id"] for row in there}):
-                raise JobNotFound(f"job {new.id} ({new.type}) is to wait for {blocker}, which does not exist")
-        return [
-            msgspec.structs.replace(new, blockers=tuple(chains.get(one, one) for one in new.blockers))
-            if new.blockers
-            else new
-            for new in jobs
-        ]
+    def chains_of(self, ids: Collection[UUID]) -> Operation[dict[UUID, UUID]]:
+        rows = yield self.find_jobs({"_id": {"$in": [*ids]}}, {"chain_id": 1}, size=len(ids))
+        return {row["_id"]: chain_of(row) for row in rows}
+
+    def awaited_by(self, chains: Collection[UUID]) -> Operation[set[UUID]]:
+        rows = yield self.find_chains([*chains], {"state": 1}, alone=False)
+        blocked = [row["_id"] for row in rows if row["state"] == BLOCKED]
+        edges = (yield self.undone(blocked, alone=False)) if blocked else ()
+        return {edge["chain_id"] for edge in edges}
+
+    def one_at_a_time(self) -> Operation[None]:
+        yield Request(self.migrations, "update_one", ({"_id": 1}, {"$inc": {"circles_sought": 1}}))
+
+    def undone(self, ids: Sequence[UUID], *, alone: bool) -> Request:
+        """The edges along which these jobs still wait."""
+        filter = {"job": {"$in": ids}, "done": False}
+        options = {"hint": "by_job", "batch_size": 10_000}
+        return Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options, alone)
 
     def _add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
         edges = [

@@ -207,6 +207,9 @@ class PostgresStore(SqlStore):
         if lanes:
             yield self.statement("lock_lanes", keys=[f"{tenant}\x1f{key}" for tenant, key in lanes])
 
+    def one_at_a_time(self) -> Operation[None]:
+        yield self.statement("one_at_a_time")
+
     def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
         return Statement(
             self.sql.variant("chain_members", locked="FOR UPDATE" if locked else ""), {"ids": self.array(chains)}

@@ -5,24 +5,25 @@ A conflict is never an error to the database, so the caller's transaction stays 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from ...errors import Conflict, JobNotFound
+from ...errors import Conflict
 from ...job import Job, NewJob
 from ...operation import Operation, Statement
 from ..store import Enqueued
+from ..waiting import Waiting
 from .query import Library
 from .rows import RowReader, new_job
 
 TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
 
 
-class Enqueueing:
+class Enqueueing(Waiting):
     """Part of a store: `enqueue`."""
 
     rows: ClassVar[RowReader]
@@ -50,7 +51,7 @@ class Enqueueing:
         return None
 
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
-        jobs = yield from self._with_chains(jobs)
+        jobs = yield from self.with_chains(jobs)
         sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)
         if sure:
             done = yield from self.bulk(jobs)
@@ -59,26 +60,13 @@ class Enqueueing:
         answers = yield from _Adding(self, jobs, resent=resent).run()
         return [answers[position] for position in range(len(jobs))]
 
-    def _with_chains(self, jobs: Sequence[NewJob]) -> Operation[Sequence[NewJob]]:
-        """What each waits for are the chains of the jobs that it names; those must be there, or come with it."""
-        named = {blocker for job in jobs for blocker in job.blockers}
-        if not named:
-            return jobs
-        chains = {job.id: job.chain_id or job.id for job in jobs}
-        rows = yield self.statement("find_chains", ids=self.array(sorted(named - chains.keys())))
-        chains |= {self.rows.to_uuid(id): self.rows.to_uuid(chain) for id, chain in rows}
-        missing = {job.id: (job, one) for job in jobs for one in job.blockers if one not in chains}
-        if missing:
-            # One that is sent again waits for what it waits for, though that may be gone by now.
-            there = yield self.statement("find_chains", ids=self.array(sorted(missing)))
-            for job, blocker in (missing[id] for id in missing.keys() - {self.rows.to_uuid(id) for id, _ in there}):
-                raise JobNotFound(f"job {job.id} ({job.type}) is to wait for {blocker}, which does not exist")
-        return [
-            msgspec.structs.replace(job, blockers=tuple(chains.get(one, one) for one in job.blockers))
-            if job.blockers
-            else job
-            for job in jobs
-        ]
+    def chains_of(self, ids: Collection[UUID]) -> Operation[dict[UUID, UUID]]:
+        rows = yield self.statement("find_chains", ids=self.array(sorted(ids)))
+        return {self.rows.to_uuid(id): self.rows.to_uuid(chain) for id, chain in rows}
+
+    def awaited_by(self, chains: Collection[UUID]) -> Operation[set[UUID]]:
+        rows = yield self.statement("awaited_by", ids=self.array(sorted(chains)))
+        return {self.rows.to_uuid(row[0]) for row in rows}
 
     def add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
         for job in jobs:

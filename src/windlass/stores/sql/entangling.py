@@ -166,7 +166,11 @@ class Entangling(Places):
             yield from self.hold_ends(left)
             rows = yield self.statement("chain_ends", ids=self.array(left))
             ended = {self.rows.to_uuid(chain): (state, output) for chain, state, output in rows}
-            completed += [(chain, output) for chain, (state, output) in ended.items() if state == COMPLETED]
+            completed += [
+                (chain, output)
+                for chain, (state, output) in ended.items()
+                if state == COMPLETED and output is not None  # else its end is no longer kept
+            ]
             left = [chain for chain in left if chain not in ended]
             if not left:
                 break

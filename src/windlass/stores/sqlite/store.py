@@ -109,6 +109,9 @@ class SqliteStore(SqlStore):
     def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
         yield from ()  # whoever writes is alone
 
+    def one_at_a_time(self) -> Operation[None]:
+        yield from ()
+
     def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
         return Statement(self.sql.variant("chain_members", locked=""), {"ids": self.array(chains)})
 
