@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -14,15 +14,105 @@ from .lifecycle import STATES
 from .schedule import Schedule
 from .stores.store import Counts, WorkerInfo
 
-Facts = dict[str, Any]
+SHORT_ERROR = 1000  # characters of an error in a list
+
+
+class JobFacts(TypedDict):
+    """A line of a list."""
+
+    id: str
+    type: str
+    queue: str
+    tenant: str
+    state: str
+    priority: int
+    attempt: int
+    max_attempts: int | None
+    run_at: str | None
+    created_at: str | None
+    finished_at: str | None
+    worker: str | None
+    chain_id: str
+    chain_index: int
+    error: str | None
+
+
+class LogLine(TypedDict):
+    at: str | None
+    text: str
+
+
+class JobDetails(JobFacts):
+    """All that there is to know of one job."""
+
+    input: Any
+    output: Any
+    labels: dict[str, str]
+    unique_key: str | None
+    order_key: str | None
+    expires_at: str | None
+    claimed_at: str | None
+    lease_expires_at: str | None
+    cancel_requested: bool
+    traceback: str | None
+    attempts: list[dict[str, Any]]
+    progress: float | None
+    progress_text: str | None
+    log: list[LogLine]
+
+
+class QueueFacts(TypedDict):
+    """A queue with its jobs by state."""
+
+    name: str
+    paused: bool
+    blocked: int
+    pending: int
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class Stats(TypedDict):
+    """Jobs by state, and by type and state."""
+
+    states: dict[str, int]
+    total: int
+    types: dict[str, dict[str, int]]
+
+
+class WorkerFacts(TypedDict):
+    """A worker that is alive."""
+
+    name: str
+    host: str
+    pid: int
+    queues: list[str] | None
+    types: list[str]
+    concurrency: int
+    running: int
+    started_at: str | None
+    heard_at: str | None
+
+
+class ScheduleFacts(TypedDict):
+    """A schedule, with its next runs."""
+
+    name: str
+    cron: str
+    timezone: str
+    catch_up: str
+    paused: bool
+    last_at: str | None
+    next: list[str]
 
 
 def moment(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat(timespec="milliseconds")
 
 
-def job_facts(job: Job) -> Facts:
-    """A line of a list."""
+def job_facts(job: Job) -> JobFacts:
     return {
         "id": str(job.id),
         "type": job.type,
@@ -38,14 +128,15 @@ def job_facts(job: Job) -> Facts:
         "worker": job.worker,
         "chain_id": str(job.chain_id),
         "chain_index": job.chain_index,
-        "error": None if job.error is None else str(job.error),
+        "error": None if job.error is None else str(job.error)[:SHORT_ERROR],
     }
 
 
-def job_details(job: Job) -> Facts:
-    """All that there is to know of one job."""
-    notes = job.notes
-    return job_facts(job) | {
+def job_details(job: Job) -> JobDetails:
+    notes, error = job.notes, job.error
+    return {
+        **job_facts(job),
+        "error": None if error is None else str(error),
         "input": job.input,
         "output": job.output,
         "labels": dict(job.labels),
@@ -55,7 +146,7 @@ def job_details(job: Job) -> Facts:
         "claimed_at": moment(job.claimed_at),
         "lease_expires_at": moment(job.lease_expires_at),
         "cancel_requested": job.cancel_requested,
-        "traceback": job.error.traceback if job.error else None,
+        "traceback": error.traceback if error else None,
         "attempts": msgspec.to_builtins(list(job.attempts)),
         "progress": notes.fraction,
         "progress_text": notes.text,
@@ -63,25 +154,26 @@ def job_details(job: Job) -> Facts:
     }
 
 
-def queue_facts(counts: Counts, paused: Sequence[str]) -> list[Facts]:
-    """Each queue with its jobs by state."""
+def queue_facts(counts: Counts, paused: Sequence[str]) -> list[QueueFacts]:
     by_queue: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
     for tally in counts.tallies:
         by_queue[tally.queue][tally.state] += tally.count
     for name in paused:
         by_queue[name]
-    return [{"name": name, "paused": name in paused, **by_queue[name]} for name in sorted(by_queue)]
+    return [
+        QueueFacts(name=name, paused=name in paused, **by_queue[name])  # type: ignore[typeddict-item]
+        for name in sorted(by_queue)
+    ]
 
 
-def stat_facts(counts: Counts) -> Facts:
-    """Jobs by state, and by type and state."""
+def stat_facts(counts: Counts) -> Stats:
     by_type: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
     for tally in counts.tallies:
         by_type[tally.type][tally.state] += tally.count
     return {"states": dict(counts), "total": counts.total, "types": {name: by_type[name] for name in sorted(by_type)}}
 
 
-def worker_facts(workers: Iterable[WorkerInfo]) -> list[Facts]:
+def worker_facts(workers: Iterable[WorkerInfo]) -> list[WorkerFacts]:
     return [
         {
             "name": one.name,
@@ -98,7 +190,7 @@ def worker_facts(workers: Iterable[WorkerInfo]) -> list[Facts]:
     ]
 
 
-def schedule_facts(schedule: Schedule, next_runs: Sequence[datetime]) -> Facts:
+def schedule_facts(schedule: Schedule, next_runs: Sequence[datetime]) -> ScheduleFacts:
     return {
         "name": schedule.name,
         "cron": schedule.cron,
@@ -106,5 +198,5 @@ def schedule_facts(schedule: Schedule, next_runs: Sequence[datetime]) -> Facts:
         "catch_up": schedule.catch_up,
         "paused": schedule.paused_at is not None,
         "last_at": moment(schedule.last_at),
-        "next": [moment(one) for one in next_runs],
+        "next": [one.isoformat(timespec="milliseconds") for one in next_runs],
     }

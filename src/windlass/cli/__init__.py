@@ -8,6 +8,7 @@ from .. import __version__
 from ..errors import InvalidInput, WindlassError
 from ..logs import one_line
 from .apps import find_app
+from .dashboard import dashboard
 from .demo import demo
 from .jobs import enqueue, jobs
 from .looking import queues, schedules, stats, target, url, workers
@@ -52,5 +53,5 @@ def sql(target: str | None, url: str | None) -> None:
     click.echo(find_app(target, url).store.script())
 
 
-for command in (demo, worker, jobs, enqueue, queues, schedules, stats, workers):
+for command in (demo, dashboard, worker, jobs, enqueue, queues, schedules, stats, workers):
     main.add_command(command)

@@ -1,0 +1,213 @@
+"""Jobs and chains over HTTP: list, get, enqueue, act, explain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, TypedDict
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ..insight import JobDetails, JobFacts, job_details, job_facts
+from ..lifecycle import State
+from ..unique import OnConflict, Unique
+from .endpoints import Asked, endpoint, read_json, read_object
+from .problems import Problem
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Key = Annotated[str, Meta(min_length=1, max_length=500)]
+Moment = Annotated[datetime, Meta(tz=True, description="with a timezone")]
+Length = Annotated[
+    float | Annotated[str, Meta(max_length=100)], Meta(description='seconds, or a duration like "10m" or "PT10M"')
+]
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Cursor = Annotated[str, Meta(max_length=100, description="`next_cursor` of the page before")]
+
+
+class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    status: State | None = None
+    type: Name | None = None
+    queue: Name | None = None
+    tenant: Name | None = None
+    since: Annotated[Moment, Meta(description="finished since; of live jobs, created since")] | None = None
+    limit: Limit = 20
+    cursor: Cursor | None = None
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class UniqueKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One job for this key: until it is claimed or finished, for ever, or for a duration."""
+
+    key: Key
+    until: Length = "finished"
+    on_conflict: OnConflict = "keep"
+    max_wait: Length | None = None
+
+
+class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A job to be enqueued. `input` has the handler's arguments by name."""
+
+    type: Name
+    input: Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})] = msgspec.field(
+        default_factory=lambda: msgspec.Raw(b"{}")
+    )
+    id: UUID | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tenant: Name | UnsetType = UNSET
+    priority: Annotated[int, Meta(ge=-100, le=100)] | UnsetType = UNSET
+    run_at: Moment | UnsetType = UNSET
+    delay: Length | UnsetType = UNSET
+    labels: Annotated[dict[str, str], Meta(max_length=100)] | UnsetType = UNSET
+    unique: Key | UniqueKey | UnsetType = UNSET
+    order_key: Key | UnsetType = UNSET
+    after: Annotated[list[UUID], Meta(max_length=10_000)] | UnsetType = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1000000)] | UnsetType | None = UNSET
+    backoff: Length | UnsetType = UNSET
+    timeout: Length | UnsetType = UNSET
+    lease: Length | UnsetType = UNSET
+    expires: Length | UnsetType = UNSET
+    keep: Length | UnsetType | None = UNSET
+
+    def options(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("type", "input")}
+        given = {name: value for name, value in given.items() if value is not UNSET}
+        unique = given.get("unique")
+        if isinstance(unique, UniqueKey):
+            given["unique"] = Unique(unique.key, unique.until, unique.on_conflict, unique.max_wait)
+        return given
+
+
+class Completion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What the job's output is to be."""
+
+    output: Annotated[msgspec.Raw, Meta(extra_json_schema={})] = msgspec.field(
+        default_factory=lambda: msgspec.Raw(b"null")
+    )
+
+
+class JobPage(TypedDict):
+    """Jobs, newest first; `next_cursor` asks for more, and is null at the end."""
+
+    jobs: list[JobFacts]
+    next_cursor: str | None
+
+
+class EnqueuedJob(JobDetails):
+    """The job; `created` is false where it, or another with its unique key, was there already."""
+
+    created: bool
+
+
+class Chain(TypedDict):
+    """A chain: as its newest job is, and its jobs, newest first."""
+
+    id: str
+    state: str
+    output: Any
+    jobs: list[JobFacts]
+    next_cursor: str | None
+
+
+class Explanation(TypedDict):
+    id: str
+    explanation: str
+
+
+@endpoint("GET", "/v1/jobs", "read")
+async def list_jobs(asked: Asked, query: JobQuery) -> JobPage:
+    """A page of jobs, newest first, with their errors."""
+    own = asked.access.tenant
+    if own is not None and query.tenant not in (None, own):
+        raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {query.tenant!r}")
+    page = await asked.app.alist(
+        state=query.status, type=query.type, queue=query.queue, tenant=own or query.tenant, since=query.since,
+        limit=query.limit, cursor=query.cursor,
+    )  # fmt: skip
+    return {"jobs": [job_facts(job) for job in page], "next_cursor": page.next_cursor}
+
+
+@endpoint("POST", "/v1/jobs", "operate", status=201)
+async def enqueue_job(asked: Asked, body: JobRequest) -> EnqueuedJob:
+    """Enqueue a job. Sent again with the same `id`, or with a unique key that is held, it answers 200 with the job that
+    is there."""
+    options, own = body.options(), asked.access.tenant
+    if own is not None and options.setdefault("tenant", own) != own:
+        raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {body.tenant!r}")
+    arguments = read_object(bytes(body.input), asked.app.max_payload, "input")
+    job = await asked.app.aenqueue(body.type, arguments, **options)
+    if not job.created:
+        asked.status = HTTPStatus.OK
+        if own is not None and job.tenant != own:  # an id of one's own choice that is another's
+            raise Problem(HTTPStatus.CONFLICT, f"there is a job {job.id} already")
+    return {**job_details(job), "created": job.created}
+
+
+@endpoint("GET", "/v1/jobs/{id}", "read")
+async def get_job(asked: Asked, id: UUID) -> JobDetails:
+    """All that there is to know of one job."""
+    await asked.own(id)
+    return job_details(await asked.app.arequire(id))
+
+
+@endpoint("DELETE", "/v1/jobs/{id}", "admin", status=204)
+async def delete_job(asked: Asked, id: UUID) -> None:
+    """Remove a job with its chain; refused while it runs, or while another chain waits for it."""
+    await asked.own(id)
+    await asked.app.adelete(id)
+
+
+@endpoint("POST", "/v1/jobs/{id}/retry", "operate")
+async def retry_job(asked: Asked, id: UUID) -> JobDetails:
+    """Bring a failed or cancelled job back, due now."""
+    await asked.own(id)
+    return job_details(await asked.app.aretry(id))
+
+
+@endpoint("POST", "/v1/jobs/{id}/cancel", "operate")
+async def cancel_job(asked: Asked, id: UUID) -> JobDetails:
+    """Cancel a job; a running one is asked to end."""
+    await asked.own(id)
+    return job_details(await asked.app.acancel(id))
+
+
+@endpoint("POST", "/v1/jobs/{id}/run-now", "operate")
+async def run_job_now(asked: Asked, id: UUID) -> JobDetails:
+    """Do not wait for its time."""
+    await asked.own(id)
+    return job_details(await asked.app.arun_now(id))
+
+
+@endpoint("POST", "/v1/jobs/{id}/complete", "operate")
+async def complete_job(asked: Asked, id: UUID, body: Completion) -> JobDetails:
+    """Complete a job without a worker: an approval, a callback."""
+    await asked.own(id)
+    return job_details(await asked.app.acomplete(id, read_json(bytes(body.output), asked.app.max_payload)))
+
+
+@endpoint("GET", "/v1/jobs/{id}/explain", "read")
+async def explain_job(asked: Asked, id: UUID) -> Explanation:
+    """Why is this job not running?"""
+    await asked.own(id)
+    return {"id": str(id), "explanation": await asked.app.aexplain(id)}
+
+
+@endpoint("GET", "/v1/chains/{id}", "read")
+async def get_chain(asked: Asked, id: UUID, query: PageQuery) -> Chain:
+    """A chain, by the id of any of its jobs."""
+    await asked.own(id)
+    chain = (await asked.app.arequire(id)).chain_id
+    newest = (await asked.app.alist(chain=chain, limit=1))[0]
+    page = await asked.app.alist(chain=chain, limit=query.limit, cursor=query.cursor)
+    return {
+        "id": str(chain),
+        "state": newest.state,
+        "output": newest.output,
+        "jobs": [job_facts(job) for job in page],
+        "next_cursor": page.next_cursor,
+    }
