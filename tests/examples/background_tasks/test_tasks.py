@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import timedelta
+
+import pytest
 
 from examples.background_tasks.memory import MoreToDo
 from examples.background_tasks.processor import Processor
@@ -54,6 +58,18 @@ def test_001_1_there_is_no_limit_of_retries(replicas: Replicas) -> None:
         assert processor.run_once() == 1
         replicas.pass_time(minutes=10)
     assert (task.refresh().state, task.refresh().attempt) == ("pending", 40)
+
+
+@pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
+def test_001_1_created_in_a_transaction_of_ones_own(replicas: Replicas) -> None:
+    """001.1: a task is created if, and only if, what asks for it is committed."""
+    with closing(sqlite3.connect(replicas.url.removeprefix("sqlite:///"))) as connection:
+        replicas.tasks.create(DELETE, {"group": "undone"}, connection=connection)
+        connection.rollback()
+        replicas.tasks.create(DELETE, {"group": "done"}, connection=connection)
+        connection.commit()
+    assert replicas.processor().run_once() == 1
+    assert replicas.vectors.deletions == ["done"]
 
 
 def test_001_2_the_future_is_not_claimed_the_past_is(replicas: Replicas) -> None:
