@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from msgspec.structs import replace
+
 from .call import check_id, check_moment, check_name
 from .errors import Conflict, InvalidInput, JobNotFound
 from .job import Job
-from .lifecycle import COMPLETED, FAILED, LIVE, STATES, Event, State, why_not
+from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, STATES, Event, State, why_not
 from .operation import Operation
 from .outcome import Settlement, describe_error, encode_error
 from .stores.store import Change, Counts, Filter, Store, WorkerInfo
@@ -136,8 +138,10 @@ class Acting:
 
     def _cancel(self, id: UUID | str) -> Operation[Job]:
         """Not to run, or not any more. For a running job it is a request, which its worker carries out."""
+        before = yield from self._require(id)
         yield from self._act("cancel", id)
-        return (yield from self._require(id))
+        # What is kept for no time is gone by now.
+        return (yield from self._get(id)) or self.bind(replace(before, state=CANCELLED))
 
     cancel, acancel = twins(_cancel)
 

@@ -26,6 +26,16 @@ async def test_cancel(app: Windlass, either: Either) -> None:
         await either.cancel(running.id)
 
 
+async def test_cancel_what_leaves_no_trace(app: Windlass, either: Either) -> None:
+    job = await either.enqueue("send", {"a": 1}, keep=0)
+    cancelled = await either.cancel(job.id)
+    assert (cancelled.state, cancelled.input) == ("cancelled", {"a": 1})
+    assert await either.get(job.id) is None
+    assert await either.claim() == []
+    with pytest.raises(JobNotFound):
+        await either.cancel(job.id)
+
+
 async def test_retry(app: Windlass, either: Either) -> None:
     job = await either.enqueue("send", {"a": 1}, max_attempts=1)
     with pytest.raises(Conflict, match="run_now"):

@@ -42,6 +42,20 @@ def test_a_claim_that_others_disturb_is_filled_from_what_follows(store: MongoSto
     assert len(drive(operation, connection)) == 10
 
 
+def test_a_claim_that_is_disturbed_twice_goes_on_with_what_it_has_seen(store: MongoStore) -> None:
+    """Its second look found all that is left, more than it has room for: what it did not choose is still there."""
+    enqueue(store, *(new() for _ in range(30)))
+    connection = Disturbed(store)
+
+    def others_claim() -> None:
+        claim(store, limit=8)
+        connection.before = lambda: claim(store, limit=8)
+
+    connection.before = others_claim
+    operation = store.claim(ClaimRequest(queue="q", limit=8, token=uuid4(), worker="slow"))
+    assert len(drive(operation, connection)) == 8
+
+
 def test_an_answer_that_was_lost_is_read_again(store: MongoStore) -> None:
     """The update was made and the connection broke: the claim finds what bears its token."""
     enqueue(store, new())

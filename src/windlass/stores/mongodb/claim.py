@@ -49,7 +49,8 @@ class Claims(Base):
                 return (yield from self.adopt(request.token))
             certain = certain and count == len(chosen)
             taken += chosen
-            if count == room or full or len(found) < page:
+            seen_all = len(found) < page and len(chosen) < room
+            if count == room or full or seen_all:
                 break
             # Others were quicker, or these are last attempts and not for a buffer: look further on.
             last = chosen[-1] if len(chosen) == room else found[-1]
