@@ -186,6 +186,7 @@ async def test_bad_questions(app: Windlass, client: Client) -> None:
         "/v1/jobs?limit=1001": 422,
         "/v1/jobs?limit=many": 422,
         "/v1/jobs?surprise=1": 422,
+        "/v1/stats?surprise=1": 422,
         "/v1/jobs?limit=1&limit=2": 400,
         "/v1/jobs?cursor=nonsense": 422,
         "/v1/jobs?queue=" + "q" * 9000: 414,

@@ -31,6 +31,10 @@ ENDPOINTS: list[Endpoint] = []
 BYTES = msgspec.json.Encoder()
 
 
+class Nothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where there is nothing to ask for."""
+
+
 @dataclass(slots=True)
 class Asked:
     """One request: who asks, of which app. `status` is what the answer will have."""
@@ -84,6 +88,8 @@ class Endpoint:
 
     async def _arguments(self, request: Request) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
+        if "query" not in self.types:
+            _read_query(request, Nothing)
         for name, kind in self.types.items():
             if name in ("asked", "return"):
                 continue
