@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -28,7 +29,7 @@ async def overview(app: Windlass, request: Request) -> Response:
     access: Access = request.state.access
     tenant = access.tenant
     failed = await app.alist(state="failed", tenant=tenant, limit=FAILURES)
-    failures = [[str(job.id), job.type, job.queue, insight.moment(job.finished_at), str(job.error)] for job in failed]
+    failures = [[str(job.id), job.type, job.queue, _when(job.finished_at), str(job.error)] for job in failed]
     parts: list[str] = []
     if tenant is None:
         counts, paused = await app.acounts(), await app.apaused()
@@ -36,13 +37,13 @@ async def overview(app: Windlass, request: Request) -> Response:
         queues = [[*one.values()] for one in insight.queue_facts(counts, paused)]
         parts.append(_table("Queues", ["queue", "paused", *STATES], queues, "There are no queues yet."))
         workers = [
-            [one["name"], ", ".join(one["queues"] or ["all"]), one["running"], one["concurrency"], one["heard_at"]]
-            for one in insight.worker_facts(await app.aworkers())
+            [one.name, ", ".join(one.queues or ["all"]), one.running, one.concurrency, _when(one.heard_at)]
+            for one in await app.aworkers()
         ]
         names = ["worker", "queues", "running", "concurrency", "last heard of"]
         parts.append(_table("Workers", names, workers, "No worker is alive."))
         schedules = [
-            [one.name, one.cron, one.timezone, insight.moment(one.next_runs[0] if one.next_runs else None)]
+            [one.name, one.cron, one.timezone, _when(one.next_runs[0] if one.next_runs else None)]
             for one in await app.aschedules()
         ]
         parts.append(_table("Schedules", ["schedule", "cron", "timezone", "next run"], schedules, "There are none."))
@@ -54,7 +55,12 @@ async def overview(app: Windlass, request: Request) -> Response:
 async def documentation(app: Windlass, request: Request) -> Response:
     """For people; programs read openapi.json."""
     rows = [
-        [one.method, one.path.replace(":path}", "}"), one.scope or "signature", " ".join(one.summary.split())]
+        [
+            one.method,
+            one.path.replace(":path}", "}"),
+            one.scope or "signature",
+            " ".join(one.summary.replace("`", "").split()),
+        ]
         for one in sorted(ENDPOINTS, key=lambda one: (one.path, one.method))
     ]
     text = (
@@ -140,6 +146,10 @@ def _kind(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_kind(schema.get('items', {}))}"
     return str(schema.get("format") or schema.get("type") or "any JSON")
+
+
+def _when(moment: datetime | None) -> str:
+    return "" if moment is None else moment.isoformat(" ", "seconds")
 
 
 def _text(cell: object) -> str:
