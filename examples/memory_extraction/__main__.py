@@ -29,6 +29,7 @@ def main(context: click.Context, url: str | None) -> None:
         environment = os.environ | ({"WINDLASS_URL": url} if url else {})
         try:
             context.obj = MemoryExtraction(Settings.from_environment(environment))
+            context.obj.prepare()
         except (SettingsError, WindlassError) as error:
             raise click.UsageError(str(error)) from None
     elif url:
@@ -69,7 +70,6 @@ def serve(memory: MemoryExtraction, host: str, port: int) -> None:
 @click.pass_obj
 def worker(memory: MemoryExtraction, until_idle: bool) -> None:
     """Extract what is enqueued, until stopped."""
-    asyncio.run(memory.prepare())
     memory.app.run_worker(until_idle=until_idle, **memory.worker_options())
 
 
@@ -79,7 +79,6 @@ def batch(memory: MemoryExtraction) -> None:
     """Extract one batch and end: for cron."""
 
     async def once() -> int:
-        await memory.prepare()
         try:
             return await run_batch(memory)
         finally:

@@ -7,7 +7,8 @@ Each function takes the claim and not the job's id: a claim that was given up me
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 
@@ -26,7 +27,7 @@ async def claim_batch(app: Windlass, now: datetime | None = None, limit: int = 1
     early = [claim for claim in claims if now is not None and claim.job.run_at > now]
     for claim in early:
         await claim.arelease()
-    return claims[: len(claims) - len(early)]  # they come by their next run: what is too early stands last
+    return [claim for claim in claims if claim not in early]
 
 
 async def mark_complete(claim: Attempt) -> None:
@@ -38,8 +39,9 @@ async def mark_failed(claim: Attempt, error: BaseException | str) -> None:
     await claim.afail(error)
 
 
-async def requeue(claim: Attempt, next_run_at: datetime, error: str = "") -> None:
-    """Pending again, and not before that moment. What has no attempt left has failed."""
+async def requeue(claim: Attempt, next_run_at: datetime | None, error: BaseException | str = "") -> None:
+    """Pending again, and not before that moment; None leaves it to the error, or to the job's backoff. What has no
+    attempt left has failed."""
     await claim.aretry(error, at=next_run_at)
 
 
@@ -62,11 +64,12 @@ async def extract(memory: MemoryExtraction, claim: Attempt) -> None:
 
 
 async def _run(memory: MemoryExtraction, claim: Attempt) -> None:
-    try:
-        await extract(memory, claim)
-    except LeaseLost:
-        return  # another has it by now
-    except Fail as error:
-        await mark_failed(claim, error)
-    except Exception as error:
-        await requeue(claim, datetime.now(UTC) + timedelta(seconds=2**claim.number), str(error))
+    with suppress(LeaseLost):  # another has it by now
+        try:
+            await extract(memory, claim)
+        except LeaseLost:
+            raise
+        except Fail as error:
+            await mark_failed(claim, error)
+        except Exception as error:
+            await requeue(claim, None, error)

@@ -7,7 +7,7 @@ job's backoff does. An answer that cannot be used is a failure that says what ca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import httpx
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from windlass import Fail, Retry
 
 from .embedders import Vector, normalised
-from .extractors import Memory, Transaction
+from .extractors import Kind, Memory, Transaction
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -40,8 +40,13 @@ class Chat(msgspec.Struct):
     choices: list[Choice]
 
 
+class FoundMemory(msgspec.Struct):
+    kind: Kind
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=2000, pattern=r"^[^\x00]*\Z")]  # no database takes NUL
+
+
 class Found(msgspec.Struct):
-    memories: list[Memory]
+    memories: list[FoundMemory]
 
 
 class Embedding(msgspec.Struct):
@@ -98,7 +103,8 @@ class EndpointExtractor:
         answer = await self.endpoint.post("/chat/completions", body, Chat)
         if not answer.choices:
             raise Fail(f"{self.endpoint.url} gave an answer that cannot be used: it has no choices")
-        return read(answer.choices[0].message.content, Found, self.endpoint.url).memories
+        found = read(answer.choices[0].message.content, Found, self.endpoint.url)
+        return [Memory(one.kind, one.text) for one in found.memories]
 
 
 class EndpointEmbedder:

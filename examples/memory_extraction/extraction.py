@@ -36,9 +36,10 @@ class MemoryExtraction:
 
         self.task = extract_memories
 
-    async def prepare(self) -> None:
-        """The table of memories; the queue sees to its own."""
-        await asyncio.to_thread(self.memories.prepare)
+    def prepare(self) -> None:
+        """The tables, before anything else is done."""
+        self.app.migrate()
+        self.memories.prepare()
 
     async def close(self) -> None:
         self.memories.close()

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from .embedders import Vector
 from .extractors import Memory
+from .settings import SettingsError
 
 Embedded = tuple[Memory, Vector]
 
@@ -31,7 +32,7 @@ class Hit:
 
 class Memories(Protocol):
     def prepare(self) -> None:
-        """Make the table, where there is none yet."""
+        """Make the table, where there is none yet; `SettingsError` where the one that is there has other vectors."""
         ...
 
     async def add(self, connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
@@ -48,11 +49,16 @@ class Memories(Protocol):
 def open_memories(url: str, dimensions: int) -> Memories:
     match urlsplit(url).scheme:
         case "sqlite":
-            return SqliteMemories(url)
+            return SqliteMemories(url, dimensions)
         case "postgresql" | "postgres":
             return PostgresMemories(url, dimensions)
         case _:
-            return MongoMemories(url)
+            return MongoMemories(url, dimensions)
+
+
+def check_dimensions(wanted: int, there: int | None) -> None:
+    if there not in (None, wanted):
+        raise SettingsError(f"MEMORY_DIMENSIONS is {wanted}, but the memories in this database have {there}")
 
 
 def nearest(rows: Iterable[tuple[str, str, str, Sequence[float]]], vector: Vector, limit: int) -> list[Hit]:
@@ -65,8 +71,8 @@ def nearest(rows: Iterable[tuple[str, str, str, Sequence[float]]], vector: Vecto
 
 
 class SqliteMemories:
-    def __init__(self, url: str) -> None:
-        self.path = unquote(urlsplit(url).path)[1:]
+    def __init__(self, url: str, dimensions: int) -> None:
+        self.path, self.dimensions = unquote(urlsplit(url).path)[1:], dimensions
 
     def prepare(self) -> None:
         with closing(sqlite3.connect(self.path)) as connection:
@@ -75,6 +81,8 @@ class SqliteMemories:
                 " user_key text NOT NULL, kind text NOT NULL, text text NOT NULL, embedding blob NOT NULL)"
             )
             connection.execute("CREATE INDEX IF NOT EXISTS memories_owner ON memories (tenant, user_key)")
+            one = connection.execute("SELECT embedding FROM memories LIMIT 1").fetchone()
+        check_dimensions(self.dimensions, len(array("f", one[0])) if one else None)
 
     async def add(self, connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
         await connection.executemany(
@@ -95,7 +103,8 @@ class SqliteMemories:
 
 
 class PostgresMemories:
-    """pgvector. A vector goes in as text and is cast, so that no driver has to know the type."""
+    """pgvector. A vector goes in as text and is cast, so that no driver has to know the type. A search opens a
+    connection of its own: where there are many, put a pool there."""
 
     def __init__(self, url: str, dimensions: int) -> None:
         import psycopg
@@ -113,6 +122,8 @@ class PostgresMemories:
                 f" embedding vector({self.dimensions:d}) NOT NULL)"
             )
             connection.execute("CREATE INDEX IF NOT EXISTS memories_owner ON memories (tenant, user_key)")
+            one = connection.execute("SELECT vector_dims(embedding) FROM memories LIMIT 1").fetchone()
+        check_dimensions(self.dimensions, one[0] if one else None)
 
     async def add(self, connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
         async with connection.cursor() as cursor:
@@ -139,14 +150,16 @@ def _literal(vector: Vector) -> str:
 
 
 class MongoMemories:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, dimensions: int) -> None:
         from pymongo import MongoClient
 
         self.client: MongoClient[dict[str, Any]] = MongoClient(url, connect=False)
-        self.database = self.client.get_default_database("windlass").name
+        self.database, self.dimensions = self.client.get_default_database("windlass").name, dimensions
 
     def prepare(self) -> None:
         self.client[self.database].memories.create_index([("tenant", 1), ("user", 1)])
+        one = self.client[self.database].memories.find_one()
+        check_dimensions(self.dimensions, len(one["embedding"]) if one else None)
 
     async def add(self, connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
         documents = [

@@ -46,6 +46,8 @@ class Settings:
         _check_number("dimensions", self.dimensions, 8, 2000)
         for name in ("extractor", "embedder"):
             _check_endpoint(name, getattr(self, f"{name}_url"), getattr(self, f"{name}_model"))
+        if not re.fullmatch(r"[!-~]*", self.endpoint_key):
+            raise SettingsError(f"{PREFIX}ENDPOINT_KEY has visible ASCII characters only")
         self.tenants_by_token()
 
     def _check_url(self) -> None:
@@ -103,10 +105,12 @@ def _check_endpoint(name: str, url: str, model: str) -> None:
         return
     try:
         parts = urlsplit(url)
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        right = (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
     except ValueError:
         right = False
     if not right or not re.fullmatch(r"[!-~]+", url):
-        raise SettingsError(f"{variable}_URL is http://host/v1 or https://host/v1, not {url!r}")
+        raise SettingsError(f"{variable}_URL is http://host/v1 or https://host/v1, a key being a setting of its own")
     if not model:
         raise SettingsError(f"{variable}_URL needs {variable}_MODEL: which model should it use?")

@@ -31,7 +31,7 @@ def tour(url: str, progress: Progress) -> list[Check]:
 async def _tour(memory: MemoryExtraction, progress: Progress) -> list[Check]:
     steps = len(TENANTS) * len(PROMPTS)
     try:
-        await memory.prepare()
+        await asyncio.to_thread(memory.prepare)
         enqueued = await _ask(memory)
         stalled = await claim_batch(memory.app, limit=4)
         await recover_stale(memory.app, stale_before=datetime.now(UTC) + timedelta(minutes=1))

@@ -5,6 +5,7 @@ A token says who the tenant is; nothing in a request can name another one.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 import time
@@ -84,7 +85,7 @@ def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await memory.prepare()
+        await asyncio.to_thread(memory.prepare)
         yield
         await memory.close()
 
@@ -99,6 +100,7 @@ def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette
             StoreUnavailable: lambda request, error: problem(503, "the database cannot be reached; ask again"),
             Retry: lambda request, error: problem(503, str(error)),
             Fail: lambda request, error: problem(502, str(error)),
+            Exception: lambda request, error: problem(500, "something broke here, through no fault of yours"),
         },
         lifespan=lifespan,
     )

@@ -32,7 +32,7 @@ def settings(url: str, **changes: Any) -> Settings:
 @asynccontextmanager
 async def opened(url: str, *, extractor: Any = None, **changes: Any) -> AsyncIterator[MemoryExtraction]:
     memory = MemoryExtraction(settings(url, **changes), extractor=extractor)
-    await memory.prepare()
+    await asyncio.to_thread(memory.prepare)
     try:
         yield memory
     finally:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from examples.memory_extraction.batch import run_batch
 from examples.memory_extraction.extraction import MemoryExtraction
 
 from .conftest import TEA, TEA_MEMORIES, Answer, Endpoint, ask, chat, opened, serving, texts
@@ -82,6 +83,7 @@ JUNK: dict[str, tuple[list[Answer], str]] = {
     "no choices": ([(200, {}, '{"choices": []}')], "no choices"),
     "prose": ([chat("I found nothing, sorry.")], "cannot be used.*I found nothing"),
     "another kind": ([chat('{"memories": [{"kind": "gossip", "text": "x"}]}')], "cannot be used.*gossip"),
+    "NUL": ([chat('{"memories": [{"kind": "fact", "text": "a\\u0000b"}]}')], "cannot be used"),
     "no text": ([chat('{"memories": [{"kind": "fact"}]}')], "cannot be used.*text"),
     "who are you": ([(401, {}, "wrong key")], "answered 401.*wrong key"),
     "too few vectors": ([chat(FOUND), (200, {}, '{"data": []}')], "not 2 vectors of 8 numbers"),
@@ -89,16 +91,31 @@ JUNK: dict[str, tuple[list[Answer], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", JUNK)
-async def test_000_7_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint: Endpoint, kind: str) -> None:
+async def test_000_7_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint: Endpoint) -> None:
     """000.7: for good, since asking again would bring the same; the error says what came."""
-    endpoint.answers, words = list(JUNK[kind][0]), JUNK[kind][1]
-    job = await ask(asking, "acme", "request-1")
-    await work(asking)
-    failed = await job.arefresh()
-    assert (failed.state, failed.attempt) == ("failed", 1)
-    assert re.search(words, str(failed.error)), failed.error
+    for kind, (answers, words) in JUNK.items():
+        endpoint.answers = list(answers)
+        job = await ask(asking, "acme", kind)
+        await work(asking)
+        failed = await job.arefresh()
+        assert (failed.state, failed.attempt) == ("failed", 1), kind
+        assert re.search(words, str(failed.error)), f"{kind}: {failed.error}"
     assert await texts(asking, "acme") == []
+
+
+async def test_a_batch_of_ones_own_heeds_them_too(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+    """`run_batch`: what is busy is requeued as it wishes, what is junk fails, the rest is stored."""
+    for number, answer in enumerate([(429, {"Retry-After": "120"}, ""), chat("prose")]):
+        endpoint.answers = [answer]
+        await ask(asking, "acme", f"request-{number}")
+        assert await run_batch(asking) == 1
+    await ask(asking, "acme", "request-2")
+    assert await run_batch(asking) == 1
+    done, junk, busy = await asking.app.alist()
+    assert (done.state, junk.state, busy.state) == ("completed", "failed", "pending")
+    assert "prose" in str(junk.error)
+    assert 100 < (busy.run_at - datetime.now(UTC)).total_seconds() < 130
+    assert await texts(asking, "acme") == TEA_MEMORIES
 
 
 async def test_a_search_says_that_the_embedder_is_busy(asking: MemoryExtraction, endpoint: Endpoint) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.memory_extraction.batch import run_batch
 from examples.memory_extraction.embedders import HashedWords, normalised
 from examples.memory_extraction.extractors import Memory, RuleExtractor, Transaction
 from examples.memory_extraction.settings import Settings, SettingsError
@@ -33,6 +34,8 @@ WRONG_SETTINGS: list[tuple[dict[str, str], str]] = [
     ({"MEMORY_EXTRACTOR_URL": "http://h:99999/v1", "MEMORY_EXTRACTOR_MODEL": "m"}, "MEMORY_EXTRACTOR_URL is http"),
     ({"MEMORY_EXTRACTOR_URL": "http://h/v1"}, "needs MEMORY_EXTRACTOR_MODEL"),
     ({"MEMORY_EMBEDDER_MODEL": "m"}, "without MEMORY_EMBEDDER_URL"),
+    ({"MEMORY_EXTRACTOR_URL": "http://me:pw@h/v1", "MEMORY_EXTRACTOR_MODEL": "m"}, "key being a setting of its own"),
+    ({"MEMORY_ENDPOINT_KEY": "two\nlines"}, "MEMORY_ENDPOINT_KEY"),
     ({"MEMORY_TENANTS": "acme"}, "MEMORY_TENANTS is name=token"),
     ({"MEMORY_TENANTS": "acme=short"}, "8 to 200"),
     ({"MEMORY_TENANTS": "=long-enough"}, "MEMORY_TENANTS"),
@@ -58,6 +61,15 @@ def test_settings_come_from_the_environment() -> None:
     assert "12345678" not in repr(settings)
 
 
+async def test_other_dimensions_than_those_of_the_memories_are_refused(store_url: str) -> None:
+    async with opened(store_url, dimensions=16) as memory:
+        await memory.enqueue("acme", "ada", Transaction("I am here.", ""), "request-1")
+        assert await run_batch(memory) == 1
+        with pytest.raises(SettingsError, match=r"MEMORY_DIMENSIONS is 8, but .* have 16"):
+            async with opened(store_url, dimensions=8):
+                pass
+
+
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "examples.memory_extraction", *arguments]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
@@ -68,8 +80,9 @@ def test_the_command_refuses_them_at_start(fresh_sqlite_url: str) -> None:
     for arguments, variables, words in (
         (["worker"], {"MEMORY_BATCH_SIZE": "none"}, "MEMORY_BATCH_SIZE is a number"),
         (["serve"], {"MEMORY_TENANTS": ""}, "MEMORY_TENANTS is empty"),
+        (["worker"], {"WINDLASS_URL": "sqlite:////nowhere/memories.db"}, "/nowhere/memories.db"),
     ):
-        done = run(*arguments, WINDLASS_URL=fresh_sqlite_url, **variables)
+        done = run(*arguments, **({"WINDLASS_URL": fresh_sqlite_url} | variables))
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
