@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import uuid4
 
 import msgspec
@@ -94,14 +94,7 @@ def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette
             Route("/v1/completions", completions, methods=["POST"]),
             Route("/v1/memories/search", search, methods=["GET"]),
         ],
-        exception_handlers={
-            HTTPException: refused,
-            InvalidInput: lambda request, error: problem(400, str(error)),
-            StoreUnavailable: lambda request, error: problem(503, "the database cannot be reached; ask again"),
-            Retry: lambda request, error: problem(503, str(error)),
-            Fail: lambda request, error: problem(502, str(error)),
-            Exception: lambda request, error: problem(500, "something broke here, through no fault of yours"),
-        },
+        exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
 
@@ -146,12 +139,17 @@ def limit_parameter(request: Request) -> int:
     return int(text)
 
 
-async def refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problem(error.status_code, error.detail, error.headers)
-
-
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """As RFC 9457 has it."""
     content = {"status": status, "title": HTTPStatus(status).phrase, "detail": detail}
     return JSONResponse(content, status, headers, media_type="application/problem+json")
+
+
+HANDLERS: dict[Any, Callable[[Request, Any], Response]] = {
+    HTTPException: lambda request, error: problem(error.status_code, error.detail, error.headers),
+    InvalidInput: lambda request, error: problem(400, str(error)),
+    StoreUnavailable: lambda request, error: problem(503, "the database cannot be reached; ask again"),
+    Retry: lambda request, error: problem(503, str(error)),
+    Fail: lambda request, error: problem(502, str(error)),
+    Exception: lambda request, error: problem(500, "something broke here, through no fault of yours"),
+}
