@@ -1,0 +1,91 @@
+"""`python -m examples.memory_extraction`: the system at work; `serve` and `worker` run it for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from windlass import WindlassError
+
+from .batch import run_batch
+from .extraction import MemoryExtraction
+from .settings import Settings, SettingsError
+from .tour import tour
+
+
+@click.group(invoke_without_command=True)
+@click.option("--url", help="Of the database; else $WINDLASS_URL, else a file in a temporary folder (the tour).")
+@click.pass_context
+def main(context: click.Context, url: str | None) -> None:
+    """Without a command: a short tour on an empty database, which ends by itself."""
+    if context.invoked_subcommand is not None:
+        environment = os.environ | ({"WINDLASS_URL": url} if url else {})
+        try:
+            context.obj = MemoryExtraction(Settings.from_environment(environment))
+            context.obj.prepare()
+        except (SettingsError, WindlassError) as error:
+            raise click.UsageError(str(error)) from None
+    elif url:
+        sys.exit(show(url))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            sys.exit(show(f"sqlite:///{Path(folder) / 'memories.db'}"))
+
+
+def show(url: str) -> int:
+    table = Table("what", "expected", "seen", title="Memory extraction")
+    checks = tour(url, lambda done, total: None)
+    for check in checks:
+        table.add_row(check.what, str(check.expected), str(check.seen), style=None if check.right else "red")
+    Console().print(table)
+    return 0 if all(check.right for check in checks) else 1
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8000, show_default=True)
+@click.pass_obj
+def serve(memory: MemoryExtraction, host: str, port: int) -> None:
+    """The API."""
+    import uvicorn
+
+    from .web import create_web
+
+    try:
+        web = create_web(memory)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    uvicorn.run(web, host=host, port=port, log_level="warning")
+
+
+@main.command()
+@click.option("--until-idle", is_flag=True, help="End when nothing is due.")
+@click.pass_obj
+def worker(memory: MemoryExtraction, until_idle: bool) -> None:
+    """Extract what is enqueued, until stopped."""
+    memory.app.run_worker(until_idle=until_idle, **memory.worker_options())
+
+
+@main.command()
+@click.pass_obj
+def batch(memory: MemoryExtraction) -> None:
+    """Extract one batch and end: for cron."""
+
+    async def once() -> int:
+        try:
+            return await run_batch(memory)
+        finally:
+            await memory.close()
+
+    click.echo(f"{asyncio.run(once())} jobs")
+
+
+if __name__ == "__main__":
+    main()
