@@ -13,13 +13,17 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo example test check format bench bench-chains bench-peers bench-own lock clean
+.PHONY: help demo demo-servers example test check format bench bench-chains bench-web bench-peers bench-own lock clean
 
 help: ## print what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/runtime ## a tour on SQLite, in a temporary folder; ends by itself
+demo: .venv/runtime ## a tour of five systems on SQLite, in a temporary folder; ends by itself
 	$(bin)/windlass demo
+
+demo-servers: .venv/development ## the same tour on an embedded PostgreSQL, and on an embedded MongoDB
+	$(bin)/windlass demo --postgres
+	$(bin)/windlass demo --mongodb
 
 example: .venv/development ## one of examples/, by its name: make example NAME=session_pump
 	$(bin)/python -m examples.$(NAME) $(ARGUMENTS)
@@ -46,6 +50,9 @@ bench: .venv/development ## measure; prints a table and JSON
 
 bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/entangled.json
 	$(bin)/python -m benchmarks.entangled $(ARGUMENTS)
+
+bench-web: .venv/development ## the HTTP API beside a million finished jobs; writes benchmarks/results/web.json
+	$(bin)/python -m benchmarks.web $(ARGUMENTS)
 
 bench-peers: .venv/development ## measure beside other job queues; wants npm; writes benchmarks/results/peers.*
 	$(bin)/python -m benchmarks.peers $(ARGUMENTS)

@@ -22,7 +22,8 @@ from psycopg import sql
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, ServerError, server_url
+from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, server_url
+from windlass.embedded import ServerError
 
 
 @pytest.fixture(scope="session")

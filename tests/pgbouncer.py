@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from tests.servers import Server, ServerError, unprivileged_identity
+from windlass.embedded import Server, ServerError, unprivileged_identity
 
 
 class PgBouncer(Server):

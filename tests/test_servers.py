@@ -15,7 +15,8 @@ import psycopg
 import pytest
 from pymongo import MongoClient
 
-from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, MongodbServer, PostgresServer, Server, ServerError
+from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE
+from windlass.embedded import MongodbServer, PostgresServer, Server, ServerError
 
 ROOT = Path(__file__).parent.parent
 SHOW_URLS = f"import os; print(os.environ['{POSTGRES_VARIABLE}'], os.environ['{MONGODB_VARIABLE}'])"

@@ -24,7 +24,8 @@ import click
 import psycopg
 from rich.console import Console
 
-from tests.servers import POSTGRES_VARIABLE, PostgresServer
+from tests.servers import POSTGRES_VARIABLE
+from windlass.embedded import PostgresServer
 
 from .bench import SERVER_SETTINGS, SLOW_JOBS, ProgramFailed, measure
 from .install import CHECKOUT, NotInstalled, Program, install

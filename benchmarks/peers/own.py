@@ -30,8 +30,9 @@ import click
 import psycopg
 from pymongo import MongoClient
 
-from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, PostgresServer, server_url
+from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, server_url
 from windlass import Windlass
+from windlass.embedded import PostgresServer
 
 from .bench import MEGABYTE, SERVER_SETTINGS, Database, drain, fresh_database, fresh_postgres, run, working
 from .install import Program, install

@@ -16,8 +16,8 @@ from tests.borrowed.alchemy import engine_url
 from tests.borrowed.kinds import KINDS, name_of
 from tests.borrowed.lender import Lender
 from tests.borrowed.place import Place
-from tests.servers import MongodbServer
 from windlass import InvalidInput, SchemaMismatch, Windlass
+from windlass.embedded import MongodbServer
 
 HAS_A_TWIN = [kind for kind in KINDS if not issubclass(kind, drivers.Sqlite)]
 

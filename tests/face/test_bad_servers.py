@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.face.program import run
-from tests.servers import MongodbServer, free_port
 from windlass import InvalidInput, StoreUnavailable, Windlass
+from windlass.embedded import MongodbServer, free_port
 from windlass.stores.sqlite import connections
 
 SECRET = "hunter2"

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 import windlass
 from tests.face.program import run
-from tests.servers import free_port
 from windlass import Windlass
 from windlass.cli import main
+from windlass.embedded import free_port
 
 JOBS = """
 from windlass import Windlass

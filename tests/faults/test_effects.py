@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.servers import MongodbServer
 from windlass import Windlass
+from windlass.embedded import MongodbServer
 
 from ..chains.conftest import Ledger
 from .dying import NEVER, NEXT, POINTS, RECEIPTS, WORK, Death

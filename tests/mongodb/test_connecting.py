@@ -12,7 +12,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from tests.mongodb.support import claim, enqueue, new, raw, settled
-from tests.servers import MongodbServer, free_port
+from windlass.embedded import MongodbServer, free_port
 from windlass.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from windlass.stores.mongodb import MongoStore
 from windlass.stores.mongodb.migrations import LATEST, MIGRATIONS

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers import free_port
 from windlass import Cancel, Fail, Job, StoreUnavailable, Windlass
+from windlass.embedded import free_port
 from windlass.stores.urls import without_password
 
 from .conftest import until

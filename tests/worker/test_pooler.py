@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.pgbouncer import PgBouncer
-from tests.servers import ServerError
 from windlass import Windlass
+from windlass.embedded import ServerError
 
 from .conftest import until
 

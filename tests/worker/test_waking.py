@@ -8,9 +8,9 @@ import time
 import psycopg
 import pytest
 
-from tests.servers import PostgresServer
 from windlass import Windlass
 from windlass.call import NAME_LIMIT
+from windlass.embedded import PostgresServer
 from windlass.stores.postgres.store import channel_name
 
 from .conftest import until

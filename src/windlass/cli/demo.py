@@ -1,169 +1,179 @@
-"""`windlass demo`: a tour on SQLite in a temporary folder. Every line of the closing table was checked."""
+"""`windlass demo`: a tour of five systems on Windlass, each with what it promised and what was counted."""
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import timedelta
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
-from ..app import Windlass
-from ..attempt import Attempt
-from ..errors import LeaseLost
-from ..unique import Unique
+from ..errors import MissingExtra
 
-MAILS = 200
+TOURS = {
+    "memory_extraction": "memories, extracted while the API has long answered",
+    "background_tasks": "background tasks that never give up",
+    "agent_platform": "agents that plan, share out and put together",
+    "session_pump": "sessions, each in its own order",
+    "order_pipeline": "orders, booked exactly once",
+}
+EMBEDDED = "embedded"
 
-
-@dataclass
-class Tour:
-    """What the tour plays with."""
-
-    path: Path
-    seen: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.app = app = Windlass(f"sqlite:///{self.path}")
-
-        @app.task(queue="mail")
-        async def send_welcome(user_id: int) -> str:
-            self.seen["mails"] += 1
-            return f"sent to {user_id}"
-
-        @app.task(backoff="1s", max_attempts=3)
-        def call_webhook(attempt: Attempt, url: str) -> str:
-            self.seen["webhook calls"] += 1
-            if attempt.number < 3:
-                raise ConnectionError(f"{url} does not answer")
-            return "delivered"
-
-        @app.task
-        async def build_report(month: str) -> str:
-            self.seen["reports"] += 1
-            return f"report for {month}"
-
-        self.send_welcome, self.call_webhook, self.build_report = send_welcome, call_webhook, build_report
-
-    def work(self) -> int:
-        return self.app.run_worker(until_idle=True)
-
-    def pass_time(self, seconds: float) -> None:
-        self.app.store.clock.move(timedelta(seconds=seconds))
+Databases = Callable[[str], str]  # an empty one for each tour
 
 
-Check = tuple[str, str, bool]
-
-
-def mails(tour: Tour) -> Check:
-    jobs = tour.app.enqueue_many([tour.send_welcome.call(number) for number in range(MAILS)])
-    tour.work()
-    right = tour.seen["mails"] == MAILS and jobs[41].result() == "sent to 41"
-    return f"{MAILS} mails enqueued in one go, and sent", f"{tour.seen['mails']} sent", right
-
-
-def retries(tour: Tour) -> Check:
-    job = tour.call_webhook.enqueue("https://example.org/hook")
-    for _ in range(3):
-        tour.work()
-        tour.pass_time(2)
-    return "a webhook that fails twice is tried again", f"attempt {job.refresh().attempt}", job.result() == "delivered"
-
-
-def unique(tour: Tour) -> Check:
-    once = tour.build_report.using(unique=Unique("report-may", until="finished"))
-    jobs = [once.enqueue("May") for _ in range(5)]
-    tour.work()
-    right = tour.seen["reports"] == 1 and len(set(jobs)) == 1
-    return "the same report asked for five times", f"{tour.seen['reports']} built", right
-
-
-def order(tour: Tour) -> Check:
-    low = tour.build_report.using(priority=-10, queue="order").enqueue("low")
-    high = tour.build_report.using(priority=10, queue="order").enqueue("high")
-    later = tour.build_report.using(delay="1h", queue="order").enqueue("later")
-    claimed = tour.app.claim(queues=["order"])
-    right = [attempt.job for attempt in claimed] == [high, low] and later.refresh().state == "pending"
-    for attempt in claimed:
-        attempt.complete("done")
-    return (
-        "higher priority first; not before its time",
-        " then ".join(str(a.job.input["month"]) for a in claimed),
-        right,
-    )
-
-
-def transaction(tour: Tour) -> Check:
-    before = tour.app.counts()["pending"]
-    connection = sqlite3.connect(tour.path)
-    connection.execute("CREATE TABLE IF NOT EXISTS users (id integer)")
-    connection.execute("INSERT INTO users VALUES (1)")
-    tour.send_welcome.using(connection=connection).enqueue(1)
-    connection.rollback()
-    connection.close()
-    left = tour.app.counts()["pending"] - before
-    return "enqueued in a transaction that was rolled back", f"{left} jobs", left == 0
-
-
-def crash(tour: Tour) -> Check:
-    job = tour.build_report.using(queue="crash").enqueue("June")
-    (lost,) = tour.app.claim(queues=["crash"], lease="1m")
-    tour.pass_time(120)
-    rescued = tour.app.rescue()
-    tour.pass_time(10)
-    tour.work()
-    try:
-        lost.complete("too late")
-        refused = False
-    except LeaseLost:
-        refused = True
-    right = rescued == 1 and refused and job.result() == "report for June"
-    return "a worker dies: another does its job, its late answer is refused", f"{rescued} rescued", right
-
-
-STEPS: list[tuple[str, Callable[[Tour], Check]]] = [
-    ("mails", mails),
-    ("retries", retries),
-    ("unique jobs", unique),
-    ("priorities and delays", order),
-    ("transactions", transaction),
-    ("crashes", crash),
-]
+def load(name: str) -> Any:
+    """The examples are a package beside ours: in a wheel under a name of their own, in a checkout where they lie."""
+    for package in ("windlass_examples", "examples"):
+        try:
+            return import_module(f"{package}.{name}.tour")
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+    raise MissingExtra("the examples are not installed: the demo needs them")
 
 
 @click.command()
-def demo() -> None:
-    """A tour on SQLite in a temporary folder; it ends by itself."""
+@click.option(
+    "--postgres", is_flag=False, flag_value=EMBEDDED, metavar="[URL]", help="on PostgreSQL: embedded, or yours"
+)
+@click.option("--mongodb", is_flag=False, flag_value=EMBEDDED, metavar="[URL]", help="on MongoDB, embedded or yours")
+def demo(postgres: str | None, mongodb: str | None) -> None:
+    """A tour of five systems on SQLite in a temporary folder; it ends by itself. On your own server it works in
+    databases that it makes and drops."""
+    if postgres and mongodb:
+        raise click.UsageError("one at a time: --postgres or --mongodb")
     logging.getLogger("windlass").addHandler(logging.NullHandler())  # what fails on purpose is told in the table
     console = Console()
-    checks: list[Check] = []
-    columns = (TextColumn("{task.description:22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with tempfile.TemporaryDirectory(prefix="windlass-demo-") as folder:
-        tour = Tour(Path(folder) / "jobs.db")
-        with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task("", total=len(STEPS))
-            for name, step in STEPS:
-                progress.update(bar, description=name)
-                checks.append(step(tour))
-                progress.advance(bar)
-        counts = tour.app.counts()
-        tour.app.close()
-    console.print(closing_table(checks))
-    console.print(f"In the end: {counts.completed} completed, {counts.pending} still to come, {counts.failed} failed.")
-    sys.exit(0 if all(right for _, _, right in checks) else 1)
+    where = on_postgres(postgres) if postgres else on_mongodb(mongodb) if mongodb else on_sqlite()
+    with where as database:
+        found = run_all(console, database)
+    console.print(closing_table(found))
+    right = sum(check.right for checks in found.values() for check in checks)
+    total = sum(len(checks) for checks in found.values())
+    console.print(f"{right} of {total} checks hold.")
+    sys.exit(0 if all(all_right(checks) for checks in found.values()) else 1)
 
 
-def closing_table(checks: list[Check]) -> Table:
-    table = Table("what", "seen", "", title="Windlass: the database is the queue")
-    for what, seen, right in checks:
-        table.add_row(what, seen, "[green]✓[/]" if right else "[red]✗[/]")
+def run_all(console: Console, database: Databases) -> dict[str, list[Any]]:
+    """The checks of each tour; none where it broke. Each has a line, which stays."""
+    found: dict[str, list[Any]] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.elapsed:.1f} s"))
+    with Progress(*columns, console=console) as progress:
+        for name, title in TOURS.items():
+            line = progress.add_task(f"  {title:52}", total=None)
+
+            def advance(done: int, total: int, line: Any = line) -> None:
+                progress.update(line, completed=done, total=total)
+
+            try:
+                found[name] = load(name).tour(database(name), advance)
+            except Exception:
+                console.print(traceback.format_exc(), markup=False)
+                found[name] = []
+            progress.update(line, description=f"{_mark(all_right(found[name]))} {title:52}")
+            progress.stop_task(line)
+    return found
+
+
+def all_right(checks: list[Any]) -> bool:
+    return bool(checks) and all(check.right for check in checks)
+
+
+def _mark(right: bool) -> str:
+    return "[green]✓[/]" if right else "[red]✗[/]"
+
+
+def closing_table(found: dict[str, list[Any]]) -> Table:
+    table = Table("what happened", "counted", "", title="Windlass: the database is the queue")
+    for name, checks in found.items():
+        table.add_row(
+            f"[bold]{name.replace('_', ' ')}[/]", "" if checks else "broke off", "" if checks else _mark(False)
+        )
+        for check in checks:
+            seen = str(check.seen) if check.right else f"{check.seen}, not {check.expected}"
+            table.add_row(Text(check.what), Text(seen), _mark(check.right))
+        table.add_section()
     return table
+
+
+# Where it takes place
+
+
+@contextmanager
+def on_sqlite() -> Iterator[Databases]:
+    with tempfile.TemporaryDirectory(prefix="windlass-demo-") as folder:
+        yield lambda name: f"sqlite:///{Path(folder) / name}.db"
+
+
+@contextmanager
+def on_postgres(url: str) -> Iterator[Databases]:
+    import psycopg
+    from psycopg import sql
+
+    with _server("PostgresServer", url) as server, psycopg.connect(server, autocommit=True) as connection:
+
+        def make(name: str) -> str:
+            drop(name)
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_database(name))))
+            return urlsplit(server)._replace(path=f"/{_database(name)}").geturl()
+
+        def drop(name: str) -> None:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(_database(name))))
+
+        try:
+            yield make
+        finally:
+            for name in TOURS:
+                drop(name)
+
+
+@contextmanager
+def on_mongodb(url: str) -> Iterator[Databases]:
+    from pymongo import MongoClient
+
+    with _server("MongodbServer", url) as server:
+        client: MongoClient[Any] = MongoClient(server)
+
+        def make(name: str) -> str:
+            client.drop_database(_database(name))
+            return urlsplit(server)._replace(path=f"/{_database(name)}").geturl()
+
+        with client:
+            try:
+                yield make
+            finally:
+                for name in TOURS:
+                    client.drop_database(_database(name))
+
+
+@contextmanager
+def _server(kind: str, url: str) -> Iterator[str]:
+    if url != EMBEDDED:
+        yield url
+        return
+    from .. import embedded
+
+    try:
+        server = getattr(embedded, kind)().__enter__()
+    except embedded.ServerError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+def _database(name: str) -> str:
+    return f"windlass_demo_{name}"
