@@ -189,7 +189,8 @@ class Acting:
         if seized:
             yield from self._hint([Hint("told", str(job.id))])
         if job.policy is not None and job.policy.keep_seconds == 0:
-            return job
+            ended = settlement(job.id, token)
+            return self.bind(replace(job, state=ended.state, output_json=ended.output))
         return (yield from self._require(id))
 
     def _encode_output(self, job: Job, output: Any) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST_LOOK, LONGEST_LOOK = 0.02, 2.0  # seconds between looks, however silent it is
+FIRST_LOOK, LONGEST_LOOK = 0.25, 2.0  # seconds between looks, however silent it is; hints are quicker
 Awaited = Job | UUID | str
 
 

@@ -125,3 +125,11 @@ async def test_pause_and_resume(app: Windlass, either: Either) -> None:
     assert [attempt.job.queue for attempt in await either.claim()] == ["mail"]
     with pytest.raises(InvalidInput, match="queue"):
         await either.pause("")
+
+
+@pytest.mark.parametrize("end", ["complete", "fail"])
+def test_what_is_not_kept_is_shown_as_it_ended(app: Windlass, end: str) -> None:
+    job = app.enqueue("a", {}, keep=0)
+    ended = app.complete(job.id, 7) if end == "complete" else app.fail(job.id, "no")
+    assert (ended.state, ended.output) == (("completed", 7) if end == "complete" else ("failed", None))
+    assert app.get(job.id) is None
