@@ -122,6 +122,38 @@ def continue_admit(scene: Scene) -> Pair:
     check_freed(scene, job.id)
 
 
+@pair("hand over/admit")
+def hand_over_admit(scene: Scene) -> Pair:
+    id, token = scene.running()
+    job, next_token = after(id), uuid4()
+    scene.do("enqueue", [job])
+    following = new_job(chain_id=id, chain_index=1, queue="chain", lease_seconds=60.0)
+    performance = yield (
+        lambda: scene.store.hand_over(completes(id, token, continues=following), next_token, "me"),
+        lambda: scene.store.admit(10),
+    )
+    done, _ = succeeded(performance)
+    assert done.refusals == []
+    admit(scene)
+    assert scene.state(job.id) == "blocked", "freed before the chain had ended"
+    assert done.job is not None
+    assert scene.do("settle", [completes(following.id, next_token)]) == []
+    check_freed(scene, job.id)
+
+
+@pair("hand over/pause")
+def hand_over_pause(scene: Scene) -> Pair:
+    id, token = scene.running()
+    following = new_job(chain_id=id, chain_index=1, queue="chain", lease_seconds=60.0)
+    performance = yield (
+        lambda: scene.store.hand_over(completes(id, token, continues=following), uuid4(), "me"),
+        lambda: scene.store.pause("chain"),
+    )
+    done, _ = succeeded(performance)
+    assert done.refusals == []
+    assert scene.state(following.id) == ("pending" if done.job is None else "running")
+
+
 @pair("continue after each other")
 def continue_crosswise(scene: Scene) -> Pair:
     (one, one_token), (other, other_token) = scene.running(), scene.running()

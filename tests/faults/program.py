@@ -96,7 +96,7 @@ def hoard() -> None:
 class Told(Worker):
     """Notes what it is told of its settlements, before anything else comes of it."""
 
-    def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
+    def _settled(self, batch: list[Ended], refusals: list[Refusal], followed: bool) -> None:
         refused = {(refusal.id, refusal.token) for refusal in refusals}
         history.note(
             *(
@@ -110,7 +110,7 @@ class Told(Worker):
                 for attempt, settlement in batch
             )
         )
-        super()._settled(batch, refusals)
+        super()._settled(batch, refusals, followed)
 
 
 def serve() -> None:

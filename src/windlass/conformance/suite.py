@@ -17,6 +17,7 @@ from .delete import Deleting
 from .enqueue import Enqueueing, Ids
 from .expire import Expiring
 from .fencing import Fencing, Rescued, SentAgain
+from .hand_over import HandingOver
 from .kept_keys import KeptKeys
 from .migrate import Migrating
 from .order_keys import OrderKeys
@@ -81,6 +82,7 @@ class Conformance:
     TestExpiring = Expiring
 
     TestChains = Chains
+    TestHandingOver = HandingOver
     TestBlocking = Blocking
     TestDeletingBlockers = DeletingBlockers
     TestOrderKeys = OrderKeys

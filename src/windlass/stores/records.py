@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from ..job import Job
+from ..job import Job, NewJob
 from ..lifecycle import STATES, State
 from ..policy import Policy
 
@@ -77,6 +77,19 @@ class Refusal(msgspec.Struct, frozen=True):
     id: UUID
     reason: Reason
     token: UUID | None = None
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """What came of a settlement that continues; and the next job, where it was claimed at once."""
+
+    refusals: list[Refusal]
+    job: Job | None = None
+
+
+def may_be_handed_over(job: NewJob) -> bool:
+    """Whether whoever completes the one before it may have it at once."""
+    waits = job.run_at or job.delay_seconds or job.order_key or job.blockers
+    return not waits and job.unique_key is None and job.lease_seconds is not None
 
 
 class Lease(msgspec.Struct, frozen=True):

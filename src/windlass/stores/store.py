@@ -29,6 +29,7 @@ from .records import (
     Counts,
     Enqueued,
     Filter,
+    HandedOver,
     Lease,
     Position,
     Reason,
@@ -36,6 +37,7 @@ from .records import (
     Renewal,
     Tally,
     WorkerInfo,
+    may_be_handed_over,
 )
 from .wakeup import Hint, Wakeup
 
@@ -50,6 +52,7 @@ __all__ = [
     "Counts",
     "Enqueued",
     "Filter",
+    "HandedOver",
     "Lease",
     "Position",
     "Reason",
@@ -58,6 +61,7 @@ __all__ = [
     "Store",
     "Tally",
     "WorkerInfo",
+    "may_be_handed_over",
 ]
 
 
@@ -181,6 +185,13 @@ class Store(Protocol):
         is refused. One that sends a job back whose cancelling was asked for cancels it. A job that is sent back keeps
         the error of an attempt before where it brings none; one that ends keeps what its end says, and the story of
         its attempts.
+        """
+
+    def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
+        """`settle` for one that continues, and at once, as `claim` would, take the job that it continues with; it says
+        itself how long its lease is. No job is given where the settlement was refused, its queue is paused, or the next
+        job is for later, or waits for others, its turn or its key (`may_be_handed_over`): then it waits like any
+        other. Both are written, or neither is.
         """
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:

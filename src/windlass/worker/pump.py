@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from ..app import Windlass
 from ..attempt import Attempt
 from ..errors import WindlassError
+from ..job import NewJob
 from ..logs import Log
 from ..operation import Interrupted
 from ..stores.store import ClaimRequest
@@ -45,6 +46,7 @@ class Pump:
         self.quiet = False  # all slots were free when it began
         self._changes = self._looked = 0
         self._told = self._deserted = self._nothing_ahead = False
+        self._sated = False  # the last round took all that it found
         self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -66,6 +68,7 @@ class Pump:
                 before, quiet = self._changes, self.buffer.free >= self.buffer.slots
                 room, claimed = await self.round()
                 self.idle, self.quiet, self._looked = room > 0 and claimed == 0, quiet, before
+                self._sated = claimed < room
                 if self.idle:
                     self._look_again = self._admit_at = 0.0
                     await self.rest(*(await self.next_due()))
@@ -213,6 +216,19 @@ class Pump:
             self._urgent.add(queue)
         self._woken.set()
         return queue in self.served
+
+    def may_follow(self, job: NewJob) -> bool:
+        """Whether whoever completes the job before this one may go on with it at once: as far as we know nothing else
+        waits, so nobody is passed over. A last attempt is not to wait in the buffer."""
+        served = self.served.get(job.queue)
+        if served is None or self.stopping or not self._sated or self._woken.is_set() or job.max_attempts == 1:
+            return False
+        room = served.room(min(self.buffer.free, self.may_claim()))
+        return room > 0 and job.type in self.app.tasks
+
+    def followed(self, attempt: Attempt) -> None:
+        self.served[attempt.job.queue].held += 1
+        self.buffer.put([attempt])
 
     def changed(self) -> None:
         """Something has ended, which may have freed others."""

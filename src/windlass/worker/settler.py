@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
 from ..errors import Conflict, InvalidInput, JobNotFound, WindlassError
-from ..job import JobError
+from ..job import Job, JobError, NewJob
 from ..lifecycle import FAILED
 from ..logs import Log
 from ..outcome import Settlement, decide, encode_error
-from ..stores.store import Refusal
+from ..stores.store import Refusal, may_be_handed_over
 
 log = Log("windlass.worker")
 
@@ -32,10 +35,18 @@ Ended = tuple[Attempt, Settlement]
 
 
 class Settler:
-    """Takes what has ended, and tells `settled` what became of it."""
+    """Takes what has ended, and tells `settled` what became of it. A chain that goes on by itself, while there is
+    nothing else to do, is followed: `follow` says whether we may, and `handed` is given its next job, claimed."""
 
-    def __init__(self, app: Windlass, settled: Callable[[list[Ended], list[Refusal]], None]) -> None:
-        self.app, self.settled = app, settled
+    def __init__(
+        self,
+        app: Windlass,
+        settled: Callable[[list[Ended], list[Refusal], bool], None],
+        follow: Callable[[NewJob], bool],
+        handed: Callable[[Job, UUID, float], None],
+        name: str,
+    ) -> None:
+        self.app, self.settled, self.follow, self.handed, self.name = app, settled, follow, handed, name
         self.waiting: list[Ended] = []
         self.under_way = 0
         self.full = False
@@ -91,6 +102,9 @@ class Settler:
 
     async def _write(self, batch: list[Ended]) -> None:
         """Until it is written: the database may be gone for a while, and a settlement can be sent twice."""
+        token = uuid4() if len(batch) == 1 and self._may_follow(batch[0]) else None
+        if token is not None and await self._hand_over(batch[0], token):
+            return
         delay = 0.1
         while True:
             try:
@@ -106,10 +120,38 @@ class Settler:
                         await self._write([one])
                     return
             else:
-                self.settled(batch, refusals)
+                self.settled(batch, refusals, False)
+                if token is not None:
+                    await self._find_again(token)
                 return
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(delay * 2, LONGEST_WAIT)
+
+    # A chain that goes on by itself
+
+    def _may_follow(self, ended: Ended) -> bool:
+        following = ended[1].continues
+        return following is not None and may_be_handed_over(following) and self.follow(following)
+
+    async def _hand_over(self, ended: Ended, token: UUID) -> bool:
+        """Whether that was all; where anything goes wrong it is written as any other is."""
+        settlement, began = ended[1], time.monotonic()
+        try:
+            done = await self.app.arun_operation(lambda: self.app.store.hand_over(settlement, token, self.name))
+        except Exception as error:
+            log.warning("job %s: what follows is claimed in another statement: %s", settlement.id, error)
+            return False
+        self.settled([ended], done.refusals, done.job is not None)
+        if done.job is not None:
+            self.handed(done.job, token, began)
+        return True
+
+    async def _find_again(self, token: UUID) -> None:
+        """The next job, if it was claimed before the answer was lost. If we cannot know, its lease will end."""
+        began = time.monotonic()
+        with suppress(WindlassError):
+            for job in await self.app.arun_operation(lambda: self.app.store.adopt(token)):
+                self.handed(job, token, began)
 
 
 def _is_at_fault(batch: list[Ended], error: WindlassError) -> bool:

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
+from uuid import UUID
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
@@ -24,7 +25,7 @@ from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, WindlassError
 from ..identity import Identity
-from ..job import NewJob
+from ..job import Job, NewJob
 from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
 from ..outcome import Settlement, decide, give_back
@@ -109,7 +110,6 @@ class Worker:
         self.buffer = Buffer(self.concurrency)
         self.events = Events(self.app)
         self.executor = Executor(self.app, self.concurrency)
-        self.settler = Settler(self.app, self._settled)
         self.leases = Leases(
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
@@ -117,6 +117,7 @@ class Worker:
             self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
             poll_seconds=self.poll_seconds, may_claim=self._may_claim,
         )  # fmt: skip
+        self.settler = Settler(self.app, self._settled, self.pump.may_follow, self._handed, self.identity.name)
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
@@ -262,15 +263,16 @@ class Worker:
         elif renewal.cancel_requested:
             attempt.interrupt(Stop.CANCEL, "cancelled while it ran")
 
-    def _settled(self, batch: list[Ended], refusals: list[Refusal]) -> None:
+    def _settled(self, batch: list[Ended], refusals: list[Refusal], followed: bool) -> None:
         self.leases.let_go(attempt for attempt, _ in batch)
         self.pump.changed()
-        if self.until_idle or any(attempt.job.order_key for attempt, _ in batch):
+        if (self.until_idle and not followed) or any(attempt.job.order_key for attempt, _ in batch):
             self.pump.wake()
         if self._held_up and not self.settler.full:
             self._held_up = False
             self.pump.wake()
-        self._go_on([one.continues for _, one in batch if one.continues is not None])
+        if not followed:
+            self._go_on([one.continues for _, one in batch if one.continues is not None])
         talkative = log.isEnabledFor(logging.DEBUG)
         quiet = not refusals and not talkative and not self.app.hooks
         if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
@@ -296,6 +298,15 @@ class Worker:
             self.events.settled(attempt, settlement)
         if soonest is not None and soonest < self.poll_seconds:
             asyncio.get_running_loop().call_later(soonest, self.pump.wake)
+
+    def _handed(self, job: Job, token: UUID, began: float) -> None:
+        """The next job of a chain, which we have claimed as we completed the one before."""
+        attempt = Attempt(self.app, self.app.bind(job), token)
+        self.leases.hold([attempt], began)
+        if self._stopping.is_set():
+            self.settler.add(attempt, give_back(job, token))
+        else:
+            self.pump.followed(attempt)
 
     def _go_on(self, jobs: list[NewJob]) -> None:
         """Whoever else serves the next jobs of chains is told, unless we do."""

@@ -21,7 +21,7 @@ from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy
 from ..store import ClaimRequest, Position
-from .base import Base, no_schema
+from .base import Base
 from .documents import Document, round_up, to_job, to_key
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
@@ -32,7 +32,7 @@ POLICY_FIELDS = ("max_attempts", "lease_seconds", "keep_seconds", "policy")
 
 class Claims(Base):
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
-        now = yield from self._open_at(request.queue)
+        now = yield from self.open_at(request.queue)
         if now is None or request.limit < 1:
             return []
         taken: list[Document] = []
@@ -67,15 +67,6 @@ class Claims(Base):
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         rows = yield self.find_jobs({"state": RUNNING, "token": token}, size=1000)
         return [to_job(row) for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))]
-
-    def _open_at(self, queue: str) -> Operation[datetime | None]:
-        """The server's time; None if the queue is paused. In one look, by way of the one document that is there."""
-        paused = {"from": self.queues, "pipeline": [{"$match": {"_id": queue, "paused": True}}], "as": "paused"}
-        pipeline = [{"$match": {"_id": 1}}, {"$lookup": paused}, {"$project": {"now": "$$NOW", "paused": 1}}]
-        rows = yield Request(self.migrations, "aggregate", (pipeline,), alone=True)
-        if not rows:
-            raise no_schema()
-        return None if rows[0]["paused"] else self.by_our_clock(rows[0]["now"])
 
     def _find_due(self, request: ClaimRequest, now: datetime, limit: int, after: Position | None) -> Request:
         """In the order of the ready index, from where the claimer left off: one batch, so no more than 16 MB."""

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from bson import ObjectId
 from bson.binary import Binary
+from pymongo import ReturnDocument
 
-from ...lifecycle import FINISHED, RUNNING, State
+from ...lifecycle import FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
-from ..store import Refusal
-from .documents import Document, to_key
+from ..store import HandedOver, Refusal, may_be_handed_over
+from .documents import Document, round_up, to_job, to_key
 from .endings import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
 from .entangled import Entangled, Judged, hangs_on
 from .tallies import Slot, Tallies, slot_of
@@ -41,6 +42,21 @@ class Settlements(Entangled, Tallies):
             by_token = all(settlement.token is not None for settlement in part)
             refusals += yield from (self._settle_each(part) if by_token else self._settle_together(part))
         return refusals
+
+    def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
+        job = settlement.continues
+        wanted = job is not None and may_be_handed_over(job)
+        now = (yield from self.open_at(job.queue)) if job is not None and wanted else None
+        refusals = yield from self._settle_together([settlement])
+        if refusals or job is None or now is None:
+            return HandedOver(refusals)
+        ends = round_up(now + timedelta(seconds=job.lease_seconds or 0))
+        changes = {"state": RUNNING, "token": token, "worker": worker, "claimed_at": now, "leased_until": ends}
+        fresh = {"_id": job.id, "state": PENDING, "attempt": 0}
+        options = {"return_document": ReturnDocument.AFTER}
+        update = {"$set": changes, "$inc": {"attempt": 1}}
+        found = yield Request(self.jobs, "find_one_and_update", (fresh, update), options)
+        return HandedOver([], to_job(found[0]) if found[0] is not None else None)
 
     # In a transaction
 

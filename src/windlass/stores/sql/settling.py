@@ -11,7 +11,7 @@ import msgspec
 from ...lifecycle import CANCELLED, FINISHED, PENDING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
-from ..store import Lease, Refusal, Renewal
+from ..store import HandedOver, Lease, Refusal, Renewal, may_be_handed_over
 from .entangling import Entangling
 from .places import reason
 
@@ -69,6 +69,13 @@ class Settling(Entangling):
             if place is None or not place.accepted(settlement):
                 refusals.append(Refusal(settlement.id, reason(place), settlement.token))
         return refusals
+
+    def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
+        refusals = yield from self._settle([settlement], alone=False)
+        if refusals or settlement.continues is None or not may_be_handed_over(settlement.continues):
+            return HandedOver(refusals)
+        rows = yield self.statement("take", id=settlement.continues.id, token=token, worker=worker)
+        return HandedOver([], self.rows.job(rows[0]) if rows else None)
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         renewals: dict[tuple[UUID, UUID], Renewal] = {}

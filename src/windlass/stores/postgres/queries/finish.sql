@@ -17,4 +17,4 @@ WITH given AS (
     INSERT INTO {tallies} (slot, queue, type, state, count)
     SELECT slot, queue, type, new_state, count(*) FROM gone WHERE keep <> 0 GROUP BY 1, 2, 3, 4
 ) {going_on}
-SELECT id FROM given WHERE id NOT IN (SELECT id FROM gone)
+{answer}

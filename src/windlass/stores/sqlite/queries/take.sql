@@ -1,0 +1,7 @@
+UPDATE {jobs} AS j SET
+    state = 'running', attempt = 1, token = :token, worker = :worker, claimed_at = {now}, heard_at = {now},
+    leased_until = {now} + CAST(1000000 * lease_seconds AS integer)
+WHERE id = :id AND state = 'pending' AND attempt = 0 AND lane IS NULL AND run_at <= {now}
+    AND lease_seconds IS NOT NULL AND NOT unique_held
+    AND NOT EXISTS (SELECT 1 FROM {queues} AS q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+RETURNING {live_columns}
