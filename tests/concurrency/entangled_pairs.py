@@ -144,10 +144,10 @@ def hand_over_admit(scene: Scene) -> Pair:
 @pair("hand over/pause")
 def hand_over_pause(scene: Scene) -> Pair:
     id, token = scene.running()
-    following = new_job(chain_id=id, chain_index=1, queue="chain", lease_seconds=60.0)
+    following = new_job(chain_id=id, chain_index=1, lease_seconds=60.0)
     performance = yield (
         lambda: scene.store.hand_over(completes(id, token, continues=following), uuid4(), "me"),
-        lambda: scene.store.pause("chain"),
+        lambda: scene.store.pause(following.queue),
     )
     done, _ = succeeded(performance)
     assert done.refusals == []
