@@ -48,12 +48,11 @@ def work() -> None:
     platform = start()
     platform.app.rescue()  # What the workers before us have left behind need not wait for the first of ours to look.
     platform.app.close()
-    settings = platform.settings
-    command = [sys.executable, "-m", "windlass", "worker", f"{__package__}.worker:app"]
-    os.execv(
-        sys.executable,
-        [*command, "--processes", str(settings.replicas), "--concurrency", str(settings.concurrency)],
-    )
+    replicas, slots = str(platform.settings.replicas), str(platform.settings.concurrency)
+    command = [sys.executable, "-m", "windlass", "worker", f"{__package__}.worker:app", "--processes", replicas]
+    # The queue's limit lets a worker hold no more than it runs: a turn may take minutes, and none is to lie ready
+    # behind another while a replica is idle.
+    os.execv(sys.executable, [*command, "--concurrency", slots, "--queues", f"default:{slots}"])
 
 
 def start() -> Platform:

@@ -26,7 +26,7 @@ class SettingsError(ValueError):
     """A setting that makes no sense, by its name."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`AGENTS_SUBTASKS` in the environment, and so on; `WINDLASS_URL` and `WINDLASS_TOKEN` for the first two."""
 
     url: str = "sqlite:///agents.db"
@@ -49,9 +49,12 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
     given: dict[str, Any] = {
         name.removeprefix(PREFIX).lower(): text for name, text in environment.items() if name.startswith(PREFIX)
     }
+    for name in given:
+        if name in SHARED:
+            raise SettingsError(f"{PREFIX}{name.upper()} is not the name of it: {SHARED[name]} is")
+        if name not in Settings.__struct_fields__:
+            raise SettingsError(f"{PREFIX}{name.upper()} is not a setting")
     for name, variable in SHARED.items():
-        if name in given:
-            raise SettingsError(f"{_variable(name)} is not the name of it: {variable} is")
         if environment.get(variable):
             given[name] = environment[variable]
     for name in DURATIONS:
@@ -65,8 +68,7 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$.")
-        field = path.partition("`")[0]
-        raise SettingsError(f"{_variable(field)}: {what}" if field else f"{PREFIX}…: {what}") from None
+        raise SettingsError(f"{_variable(path.rstrip('`'))}: {what}") from None
 
 
 def _variable(name: str) -> str:
