@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from uuid_utils.compat import uuid7
 
 from windlass import Continue, Windlass
 
@@ -120,6 +121,22 @@ async def test_a_chain(app: Windlass, client: Client) -> None:
     assert (chain["state"], chain["output"], [job["chain_index"] for job in chain["jobs"]]) == ("completed", 7, [4, 3])
     rest = (await http.get(f"/v1/chains/{first.id}", params={"cursor": chain["next_cursor"]})).json()
     assert [job["chain_index"] for job in rest["jobs"]] == [2, 1, 0]
+
+
+async def test_a_chain_whose_ids_were_made_by_clocks_that_differ(app: Windlass, client: Client) -> None:
+    @app.task
+    def last() -> int:
+        return 7
+
+    @app.task
+    def first() -> Continue:
+        return Continue(last.call())
+
+    ahead = UUID(int=uuid7().int + (60_000 << 80))  # by a minute
+    job = await first.using(id=ahead).aenqueue()
+    await app.arun_worker(until_idle=True)
+    chain = (await client().get(f"/v1/chains/{job.id}")).json()
+    assert (chain["output"], [one["type"] for one in chain["jobs"]]) == (7, ["last", "first"])
 
 
 async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> None:

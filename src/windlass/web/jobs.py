@@ -10,7 +10,9 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ..app import Windlass
 from ..insight import JobDetails, JobFacts, job_details, job_facts
+from ..job import Job
 from ..lifecycle import State
 from ..unique import OnConflict, Unique
 from .endpoints import Asked, endpoint, read_json, read_object
@@ -202,12 +204,18 @@ async def get_chain(asked: Asked, id: UUID, query: PageQuery) -> Chain:
     """A chain, by the id of any of its jobs."""
     await asked.own(id)
     chain = (await asked.app.arequire(id)).chain_id
-    newest = (await asked.app.alist(chain=chain, limit=1))[0]
     page = await asked.app.alist(chain=chain, limit=query.limit, cursor=query.cursor)
+    newest = await _newest(asked.app, chain)
     return {
         "id": str(chain),
         "state": newest.state,
         "output": newest.output,
-        "jobs": [job_facts(job) for job in page],
+        "jobs": [job_facts(job) for job in sorted(page, key=lambda job: -job.chain_index)],
         "next_cursor": page.next_cursor,
     }
+
+
+async def _newest(app: Windlass, chain: UUID) -> Job:
+    """The one that the chain has come to. Ids may be made by machines whose clocks differ: they do not tell."""
+    ends = await app.arun_operation(lambda: app.store.ends([chain]))
+    return ends[0] if ends else max(await app.alist(chain=chain, limit=100), key=lambda job: job.chain_index)

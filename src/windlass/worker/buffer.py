@@ -1,18 +1,21 @@
 """The local buffer between claims and slots.
 
 Slots are long-lived and wait here; whoever has waited longest gets the next job. The buffer holds what the slots will
-have finished in about a tenth of a second, so that no job waits here while another worker is idle.
+have finished in about a tenth of a second, so that no job waits here while another worker is idle; before one has run,
+nothing lies here, and where they turn out to take long, what lies here is given back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 
 from ..attempt import Attempt
 
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 2000  # jobs, however short they are
+STALE_SECONDS = 1.0
 WEIGHT = 0.05  # of the newest duration in the average
 
 
@@ -21,7 +24,9 @@ class Buffer:
         self.slots = slots
         self.items: deque[Attempt] = deque()
         self.room_made = asyncio.Event()
-        self.average_seconds = AHEAD_SECONDS  # until one has run, as if each took that long
+        self.average_seconds: float | None = None  # until one has run
+        self._popped = self._seen = 0
+        self._stale_since = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._low = 0
         self._wanted = 0
@@ -38,6 +43,8 @@ class Buffer:
     @property
     def target(self) -> int:
         """How many may lie here."""
+        if self.average_seconds is None:
+            return 0
         return min(MOST_AHEAD, int(self.slots * AHEAD_SECONDS / max(self.average_seconds, 1e-6)))
 
     def room(self) -> int:
@@ -89,6 +96,7 @@ class Buffer:
         if not self.items or self._wanted:
             return None
         attempt = self.items.popleft()
+        self._popped += 1
         if len(self.items) == self._low:
             self.room_made.set()
         return attempt
@@ -111,7 +119,18 @@ class Buffer:
         return self.pop() or self.items.popleft()
 
     def ran(self, seconds: float) -> None:
-        self.average_seconds += WEIGHT * (seconds - self.average_seconds)
+        average = seconds if self.average_seconds is None else self.average_seconds
+        self.average_seconds = average + WEIGHT * (seconds - average)
+
+    def stale(self) -> list[Attempt]:
+        """What lies here although no slot has asked for any for a while: the jobs that run take longer than thought."""
+        now = time.monotonic()
+        if not self.items or self._popped != self._seen:
+            self._seen, self._stale_since = self._popped, now
+        if now - self._stale_since < STALE_SECONDS:
+            return []
+        self.average_seconds = 2 * AHEAD_SECONDS * self.slots  # so that no more is claimed ahead, until some have run
+        return self.clear()
 
     def clear(self) -> list[Attempt]:
         """What was not started."""

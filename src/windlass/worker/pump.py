@@ -16,7 +16,7 @@ from ..logs import Log
 from ..operation import Interrupted
 from ..stores.store import ClaimRequest
 from ..stores.wakeup import Hint
-from .buffer import Buffer
+from .buffer import STALE_SECONDS, Buffer
 from .claiming import Served
 from .leases import Leases
 
@@ -34,10 +34,10 @@ QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is wo
 class Pump:
     def __init__(
         self, app: Windlass, buffer: Buffer, leases: Leases, *, name: str, queues: Mapping[str, int | None] | None,
-        poll_seconds: float, may_claim: Callable[[], int],
+        poll_seconds: float, may_claim: Callable[[], int], give_back: Callable[[list[Attempt]], None],
     ) -> None:  # fmt: skip
         self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
-        self.poll_seconds, self.may_claim = poll_seconds, may_claim
+        self.poll_seconds, self.may_claim, self.give_back = poll_seconds, may_claim, give_back
         self.all_queues = queues is None
         self.served = {queue: Served(queue, limit) for queue, limit in (queues or {}).items()}
         self.limited = any(served.limit is not None for served in self.served.values())
@@ -61,6 +61,7 @@ class Pump:
             self._told = self._woken.is_set()
             self._woken.clear()
             self.buffer.room_made.clear()
+            self.give_back(self.buffer.stale())
             try:
                 if self._urgent and await self._follow_chains():
                     await self.rest(CHAIN_SECONDS)
@@ -198,6 +199,8 @@ class Pump:
 
     async def rest(self, seconds: float, or_room: bool = False) -> None:
         """Until someone wakes us, for so long at most; or until a slot is free or less lies ready."""
+        if len(self.buffer):
+            seconds = min(seconds, STALE_SECONDS)
         waits = [asyncio.ensure_future(self._woken.wait())]
         if or_room:
             waits.append(asyncio.ensure_future(self.buffer.room_made.wait()))

@@ -115,7 +115,7 @@ class Worker:
         )
         self.pump = Pump(
             self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
-            poll_seconds=self.poll_seconds, may_claim=self._may_claim,
+            poll_seconds=self.poll_seconds, may_claim=self._may_claim, give_back=self._give_back,
         )  # fmt: skip
         self.settler = Settler(self.app, self._settled, self.pump.may_follow, self._handed, self.identity.name)
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
@@ -168,8 +168,7 @@ class Worker:
         self._stopping.set()
         self.pump.stop()
         await _ended(pump, within=5.0)
-        for attempt in self.buffer.clear():
-            self.settler.add(attempt, give_back(attempt.job, attempt.token))
+        self._give_back(self.buffer.clear())
         await self._let_end()
         await _ended(asyncio.create_task(self.settler.drained()), within=self.grace_seconds if self.running else 10.0)
         for task in (watch, *slots, *helpers):
@@ -246,6 +245,13 @@ class Worker:
             self.events.settled(attempt, attempt.completion(None))
             self.pump.changed()
             self.pump.wake()
+
+    def _give_back(self, attempts: list[Attempt]) -> None:
+        """What was claimed and not started, without cost."""
+        for attempt in attempts:
+            if self.pump.limited:
+                self.pump.ended(attempt)
+            self.settler.add(attempt, give_back(attempt.job, attempt.token))
 
     def _may_claim(self) -> int:
         if self.settler.full:
