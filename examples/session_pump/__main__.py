@@ -12,7 +12,7 @@ from .tour import tour
 
 
 @click.command()
-@click.option("--url", help="The database; a SQLite file in a temporary folder if not given.")
+@click.option("--url", help="An empty database; a SQLite file in a temporary folder if not given.")
 def main(url: str | None) -> None:
     """Pump the messages of three sessions, and show that nothing was lost, doubled or out of order."""
     with tempfile.TemporaryDirectory() as folder:
