@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 from uuid import UUID
@@ -180,6 +181,31 @@ def test_a_conflict_in_the_block_is_tried_again_without_spending_an_attempt(app:
     assert calls == [1, 1, 1]
     assert (job.refresh().state, job.refresh().attempt) == ("completed", 1)
     assert ledger.entries == ["call 3"]
+
+
+def test_many_blocks_that_write_the_same_row_all_get_through(app: Windlass, ledger: Ledger) -> None:
+    """They meet again and again; on MongoDB each time one of them is turned away at once."""
+
+    @app.task(max_attempts=1)
+    async def begin(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "row")
+
+    @app.task(max_attempts=1)
+    async def change(attempt: Attempt, n: int) -> None:
+        async with attempt.transaction() as connection:
+            if ledger.kind == "mongodb":
+                rows = connection.client.get_default_database(ledger._name).ledger
+                await rows.update_one({"entry": "row"}, {"$push": {"by": n}}, session=connection)
+            else:
+                await connection.execute("UPDATE ledger SET entry = 'row'")
+            await asyncio.sleep(0.02)
+
+    begin.enqueue()
+    work(app)
+    jobs = [change.enqueue(n) for n in range(8)]
+    app.run_worker(until_idle=True, concurrency=8)
+    assert [job.refresh().state for job in jobs] == ["completed"] * 8
 
 
 def test_one_attempt_ends_in_one_block(app: Windlass, ledger: Ledger) -> None:

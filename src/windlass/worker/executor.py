@@ -29,7 +29,8 @@ from .threads import Threads
 
 log = Log("windlass.worker")
 
-BLOCK_TRIES = 4  # of a handler whose transaction met another's
+BLOCK_TRIES = 10  # of a handler whose transaction met another's
+BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 0.5  # seconds, the first doubled from try to try, taken in part at random
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
@@ -80,17 +81,19 @@ class Executor:
         attempt.task = slot
         current.set(attempt)
         result: object
-        tries = BLOCK_TRIES
+        conflicts = 0
         while True:
             try:
+                if conflicts:  # the other needs time to end, and those that met must not meet again
+                    await asyncio.sleep(random.random() * min(BLOCK_PAUSE * 2**conflicts, LONGEST_BLOCK_PAUSE))
                 arguments = _read(task, job)
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
                 value = await (call if timeout is None else _within(timeout, attempt, call))
                 result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
             except BlockConflict as error:
-                tries -= 1
-                if tries and not attempt.interrupted:
+                conflicts += 1
+                if conflicts < BLOCK_TRIES and not attempt.interrupted:
                     continue
                 result = error.__cause__ or error
             except asyncio.CancelledError as error:

@@ -1,0 +1,65 @@
+"""One round: three sessions, a message that was told twice, one that fails and is tried again, and a process that
+died with a message in hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+from windlass import Job
+
+from ..tour import Check, Progress
+from .messages import Messages
+from .station import Station
+
+SESSIONS = ("ada", "grace", "edsger")
+PER_SESSION = 6
+
+
+class Journal:
+    """A handler that writes down what it was given, and fails when it first meets message 3."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.handled: dict[str, list[int]] = {session: [] for session in SESSIONS}
+        self.failed: list[Job] = []
+        self.all_done = asyncio.Event()
+
+    async def handle(self, job: Job) -> str:
+        number = job.input["content"]
+        if number == 3 and job.tenant not in [one.tenant for one in self.failed]:
+            self.failed.append(job)
+            raise RuntimeError("the model is overloaded")
+        self.handled[job.tenant].append(number)
+        done, everything = sum(map(len, self.handled.values())), len(SESSIONS) * PER_SESSION
+        self.progress(done, everything)
+        if done >= everything - len(SESSIONS):
+            self.all_done.set()
+        return f"{job.tenant} {number}"
+
+
+async def _round(url: str, progress: Progress) -> list[Check]:
+    messages, journal = Messages(url), Journal(progress)
+    try:
+        for number in range(PER_SESSION):
+            for session in SESSIONS:
+                await messages.enqueue(session, number, tool_use_id=f"use {number}")
+        doubles = [await messages.enqueue(session, 0, tool_use_id="use 0") for session in SESSIONS]
+        for session in SESSIONS:  # whoever claimed these is never heard of again
+            await messages.claim_next(session)
+        async with Station(messages, journal.handle) as station:
+            await asyncio.wait_for(journal.all_done.wait(), 30)
+            again = [await station.try_again(await job.arefresh()) for job in journal.failed]
+            await messages.app.aresults(again, timeout=30)
+        left = sum([await messages.depth(session) for session in SESSIONS])
+    finally:
+        await messages.app.aclose()
+    in_order = [numbers for numbers in journal.handled.values() if numbers == [0, 1, 2, 4, 5, 3]]
+    return [
+        Check("sessions whose messages came in order, the failed one last", len(SESSIONS), len(in_order)),
+        Check("messages told twice that are there once", len(SESSIONS), sum(not job.created for job in doubles)),
+        Check("messages left after a process died with some in hand", 0, left),
+    ]
+
+
+def tour(url: str, progress: Progress) -> list[Check]:
+    return asyncio.run(_round(url, progress))

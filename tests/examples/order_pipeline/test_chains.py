@@ -1,0 +1,216 @@
+"""004.1 to 004.6: chains, phases, retries, leases, schedules, deduplication."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from examples.order_pipeline.bank import Closed
+from examples.order_pipeline.orders import Outcome
+from examples.order_pipeline.pipeline import PATIENT, Pipeline
+from windlass import Unique
+from windlass.policy import Policy
+
+from .conftest import PLAIN, FrankBank, lamp, steps, the, until, work, working
+
+
+async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None:
+    """004.1: in stock, refused, back-ordered and back; the chain's output is its last job's."""
+    async with working(pipeline):
+        shipped = await pipeline.order(lamp("1"))
+        refused = await pipeline.order(lamp("2", article="unicorn"))
+        nothing = await pipeline.order(lamp("3", quantity=0))
+        late = await pipeline.order(lamp("4", article="desk"))
+        assert await shipped.aresult(timeout=20) == Outcome("shipped", "2 × lamp")
+        assert await refused.aresult(timeout=20) == Outcome("refused", "there is no unicorn")
+        assert await nothing.aresult(timeout=20) == Outcome("refused", "nothing was ordered")
+
+        async def waits() -> bool:
+            return await steps(pipeline, late) == ["place", "wait_for_stock"]
+
+        await until(waits)
+        await pipeline.goods_in.aenqueue("desk", 5)
+        assert await late.aresult(timeout=20) == Outcome("shipped", "2 × desk")
+    assert await steps(pipeline, shipped) == ["place", "ship"]
+    assert await steps(pipeline, refused) == await steps(pipeline, nothing) == ["place"]
+    assert await steps(pipeline, late) == ["place", "wait_for_stock", "place", "ship"]
+    assert pipeline.books.stock() == {"lamp": 98, "desk": 3}
+
+
+async def test_004_1_a_payment_loops_until_it_is_good_or_given_up(pipeline: Pipeline, bank: FrankBank) -> None:
+    """004.1: one continuation for each completion: three tries are three jobs of one chain."""
+    slow = await pipeline.order(lamp("1", card="slow to clear"))
+    await work(pipeline)
+    assert (await slow.aresult(timeout=20)).state == "shipped"
+    payment = (await pipeline.app.alist(type="charge"))[0]
+    assert await steps(pipeline, payment) == ["charge"] * 3
+    assert bank.asked == ["1/1", "1/2", "1/3"]
+    stolen = await pipeline.order(lamp("2", card="stolen"))
+    await work(pipeline)
+    assert await stolen.aresult(timeout=20) == Outcome("unpaid")
+    assert pipeline.books.entries() == [*PLAIN, ("2", "reserved", 2), ("2", "returned", 2)]
+    assert pipeline.books.stock()["lamp"] == 98
+
+
+async def test_004_2_a_throw_before_the_block_reschedules(pipeline: Pipeline, bank: FrankBank) -> None:
+    """004.2: nothing of that phase is there, and the step is tried again."""
+    bank.trouble = [ConnectionError("no line")]
+    job = await pipeline.order(lamp())
+    await work(pipeline)
+    assert pipeline.books.entries() == [("1", "reserved", 2)]
+    payment = await the(pipeline, "charge")
+    assert (payment.state, payment.attempt) == ("pending", 1)
+    assert (await the(pipeline, "ship")).state == "blocked"
+    await payment.arun_now()
+    await work(pipeline)
+    assert (await job.aresult(timeout=20)).state == "shipped"
+    assert pipeline.books.entries() == PLAIN
+
+
+async def test_004_2_a_throw_in_the_block_undoes_it_with_all_that_it_made(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """004.2: the entry, the stock, the continuation and the jobs that were enqueued there, in each step that has a
+    block; so does a throw after the completion was said."""
+    enter, torn = pipeline.books.enter, set()
+
+    async def enter_and_fail(connection: Any, order: str, what: str, amount: int) -> None:
+        await enter(connection, order, what, amount)
+        if what not in torn:
+            torn.add(what)
+            raise RuntimeError(f"torn after {what}")
+
+    monkeypatch.setattr(pipeline.books, "enter", enter_and_fail)
+    job = await pipeline.order(lamp())
+    await work(pipeline)
+    assert (pipeline.books.entries(), pipeline.books.stock()["lamp"]) == ([], 100)
+    assert await steps(pipeline, job) == ["place"]
+    assert (await pipeline.app.acounts()).total == 1
+    for type in ("place", "charge", "ship"):
+        await pipeline.app.arun_now_many(type=type)
+        await work(pipeline)
+    assert torn == {"reserved", "paid", "shipped"}
+    assert (await job.aresult(timeout=20)).state == "shipped"
+    assert pipeline.books.entries() == PLAIN
+    assert await steps(pipeline, job) == ["place", "ship"]
+
+
+async def test_004_2_a_throw_after_the_block_undoes_nothing(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """004.2: what has committed is done, and is not done again."""
+
+    async def no_line(**_: Any) -> int:
+        raise ConnectionError("no line")
+
+    monkeypatch.setattr(pipeline.app, "arun_now_many", no_line)
+    job = await pipeline.goods_in.aenqueue("desk", 5)
+    await work(pipeline)
+    assert ((await job.arefresh()).state, pipeline.books.stock()["desk"]) == ("completed", 5)
+
+
+async def test_004_2_the_lease_is_renewed_between_the_phases(pipeline: Pipeline, bank: FrankBank) -> None:
+    """004.2: a bank that takes longer than the lease is asked once; 004.4: the rescuer leaves its own jobs alone."""
+    bank.open.clear()
+    async with working(pipeline, rescue_interval=0.2):
+        job = await pipeline.charge.using(lease=1).aenqueue(lamp())
+        await asyncio.wait_for(bank.entered.wait(), 20)
+        waiting = asyncio.create_task(job.aresult(timeout=20))
+        await asyncio.sleep(1.6)
+        bank.open.set()
+        assert await waiting is True
+    assert (bank.asked, pipeline.books.entries()) == (["1/1"], [("1", "paid", 500)])
+
+
+async def test_004_3_retries_without_end_at_the_right_moment(pipeline: Pipeline, bank: FrankBank) -> None:
+    """004.3: 10 s, doubled, 300 s at the most, for ever; a moment that is asked for is exact; the error is cut, and
+    cleared by success."""
+    assert [PATIENT.delay(n, lambda: 0.5).total_seconds() for n in (1, 2, 3, 6, 50)] == [10, 20, 40, 300, 300]
+    opening = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    bank.trouble = [RuntimeError("x" * 20_000), Closed(opening)]
+    job = await pipeline.charge.aenqueue(lamp())
+    assert job.max_attempts is None
+    before = datetime.now(UTC)
+    await work(pipeline)
+    failed = await job.arefresh()
+    assert failed.error is not None
+    assert len(failed.error.message) == 10_000
+    assert timedelta(seconds=9.9) <= failed.run_at - before < timedelta(seconds=15)
+    await job.arun_now()
+    await work(pipeline)
+    closed = await job.arefresh()
+    assert (closed.state, closed.run_at) == ("pending", opening)
+    await job.arun_now()
+    await work(pipeline)
+    done = await job.arefresh()
+    assert (done.state, done.error, done.attempt) == ("completed", None, 3)
+
+
+async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipeline, bank: FrankBank) -> None:
+    """004.4: 60 s if nothing is said; whoever has lost it is interrupted, and writes nothing."""
+    assert Policy().lease_seconds == pipeline.charge.policy.lease_seconds == 60
+    told: asyncio.Queue[str | None] = asyncio.Queue()
+
+    @pipeline.app.middleware
+    async def notice(attempt: Any, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except asyncio.CancelledError:
+            told.put_nowait(attempt.why)
+            raise
+
+    bank.open.clear()
+    async with working(pipeline):
+        job = await pipeline.charge.using(lease=1).aenqueue(lamp())
+        await asyncio.wait_for(bank.entered.wait(), 20)
+        await pipeline.app.arescue(stale_before=datetime.now(UTC) + timedelta(hours=1))
+        assert await asyncio.wait_for(told.get(), 20) == "taken by another"
+        bank.open.set()
+        assert pipeline.books.entries() == []
+        await job.arun_now()
+        assert await job.aresult(timeout=20) is True
+    assert pipeline.books.entries() == [("1", "paid", 500)]
+    assert bank.asked == ["1/1", "1/1"]  # with the same key, so that the bank takes it once
+
+
+async def test_004_5_shipped_not_before_the_day_that_was_asked_for(pipeline: Pipeline) -> None:
+    """004.5: what becomes free is due then or now, whichever is later; a past time is now; `run_now` does not wait."""
+    day = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
+    later = await pipeline.order(lamp("1", not_before=day))
+    past = await pipeline.order(lamp("2", not_before=day - timedelta(days=9)))
+    await work(pipeline)
+    assert (await past.aresult(timeout=20)).state == "shipped"
+    (shipping,) = await pipeline.app.alist(type="ship", state="pending")
+    assert (shipping.chain_id, shipping.run_at) == (later.id, day)
+    await shipping.arun_now()
+    await work(pipeline)
+    assert (await later.aresult(timeout=20)).state == "shipped"
+
+
+async def test_004_6_an_order_that_is_sent_twice_is_one(pipeline: Pipeline) -> None:
+    """004.6: for ever, in one batch, and when many come at once."""
+    at_once = await asyncio.gather(*(pipeline.order(lamp()) for _ in range(8)))
+    assert sorted(job.created for job in at_once) == [False] * 7 + [True]
+    assert len({job.id for job in at_once}) == 1
+    await work(pipeline)
+    assert not (await pipeline.order(lamp())).created
+    once = pipeline.place.using(unique=Unique("order 2", until="forever"), tenant="ann")
+    batch = await pipeline.app.aenqueue_many([once.call(lamp("2")) for _ in range(3)])
+    assert [job.created for job in batch] == [True, False, False]
+    assert pipeline.books.entries() == PLAIN
+
+
+async def test_004_6_one_letter_a_day_to_the_supplier(pipeline: Pipeline) -> None:
+    """004.6: within a time, whether the first was finished or not; another key is another chain."""
+    for number in ("1", "2"):
+        await pipeline.order(lamp(number, article="desk"))
+    await work(pipeline)
+    await pipeline.order(lamp("3", article="desk"))
+    await pipeline.order(lamp("4", quantity=1000))
+    await work(pipeline)
+    letters = await pipeline.app.alist(type="reorder", state="completed")
+    assert sorted(job.input["article"] for job in letters) == ["desk", "lamp"]
+    assert len(await pipeline.app.alist(type="wait_for_stock", state="pending")) == 4
