@@ -103,36 +103,38 @@ async def test_a_worker_that_is_held_up_stops_in_order(app: Windlass) -> None:
 
 async def test_what_lies_ready_is_given_back_where_jobs_turn_out_to_be_long(app: Windlass) -> None:
     release, ran = asyncio.Event(), []
+    half_done, all_begun = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def work(n: int, long: bool) -> None:
         ran.append(n)
+        if len(ran) == 51:
+            half_done.set()
+        if len(ran) == 60:
+            all_begun.set()
         if long:
             await release.wait()
 
     await app.aenqueue_many([work.call(n, False) for n in range(50)] + [work.call(n, True) for n in range(50, 60)])
-    async with app.worker(concurrency=1):
-        while len(ran) < 51:
-            await asyncio.sleep(0.01)
-        async with app.worker(concurrency=20), asyncio.timeout(20):
-            while len(ran) < 60:  # what the first had taken ahead comes to the second
-                await asyncio.sleep(0.01)
-        release.set()
-        assert sorted(ran) == list(range(60))
-    release.set()
+    async with app.worker(concurrency=1), asyncio.timeout(60):
+        await half_done.wait()
+        async with app.worker(concurrency=20):
+            await all_begun.wait()  # what the first had taken ahead has come to the second
+            release.set()
+    assert sorted(ran) == list(range(60))
 
 
 async def test_nothing_is_taken_ahead_before_one_has_run(app: Windlass) -> None:
-    release = asyncio.Event()
+    release, begun = asyncio.Event(), asyncio.Event()
 
     @app.task
     async def work() -> None:
+        begun.set()
         await release.wait()
 
     await app.aenqueue_many([work.call() for _ in range(10)])
     async with app.worker(concurrency=2):
-        while (await app.acounts())["running"] < 2:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)
+        await begun.wait()
+        await asyncio.sleep(0.3)
         assert (await app.acounts())["running"] == 2
         release.set()
