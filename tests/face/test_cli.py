@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
+from pymongo import MongoClient
 
 import windlass
+from examples.tour import Check, Progress
 from tests.face.program import run
 from windlass import Windlass
 from windlass.cli import main
 from windlass.embedded import free_port
+
+demo_module = import_module("windlass.cli.demo")  # the command has the same name
 
 JOBS = """
 from windlass import Windlass
@@ -31,10 +39,46 @@ def test_the_demo_is_a_tour_that_ends_by_itself(tmp_path: Path) -> None:
     done = run("-c", "from windlass.cli import main; main()", "demo", folder=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 0
     assert "Windlass: the database is the queue" in done.stdout
-    assert "✓" in done.stdout
+    assert [line[0] for line in done.stdout.splitlines()[:5]] == ["✓"] * 5
     assert "✗" not in done.stdout
+    assert re.search(r"(\d+) of \1 checks hold", done.stdout)
     assert done.stderr == ""
     assert os.listdir(tmp_path) == []
+
+
+def test_the_demo_on_a_server_of_ones_own_leaves_nothing_there(postgres_url: str, mongodb_url: str) -> None:
+    for option, url in (("--postgres", postgres_url), ("--mongodb", mongodb_url)):
+        done = shell("demo", option, url)
+        assert done.exit_code == 0, done.output
+        assert "✗" not in done.output
+    with psycopg.connect(postgres_url) as connection:
+        left = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'windlass_demo%'").fetchall()
+    assert left == []
+    client: MongoClient[Any] = MongoClient(mongodb_url)
+    with client:
+        assert not [name for name in client.list_database_names() if name.startswith("windlass_demo")]
+
+
+def test_a_demo_in_which_a_check_does_not_hold_or_a_tour_breaks_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        @staticmethod
+        def tour(url: str, progress: Progress) -> list[Check]:
+            return [Check("jobs", 2, 1)]
+
+    class Broken:
+        @staticmethod
+        def tour(url: str, progress: Progress) -> list[Check]:
+            raise RuntimeError("out of order")
+
+    tours = {"session_pump": Wrong, "order_pipeline": Broken}
+    monkeypatch.setattr(demo_module, "TOURS", dict.fromkeys(tours, "a tour"))
+    monkeypatch.setattr(demo_module, "load", tours.__getitem__)
+    done = shell("demo")
+    assert done.exit_code == 1
+    assert "1, not 2" in done.output
+    assert "out of order" in done.output
+    assert "0 of 1 checks hold" in done.output
+    assert shell("demo", "--postgres", "--mongodb").exit_code == 2
 
 
 def test_migrate(store_url: str) -> None:
