@@ -38,7 +38,7 @@ class Messages:
 
     async def claim_next(self, session: str) -> Attempt | None:
         """The oldest message of the session that waits, in hand from now on. None if none waits, or one is in hand."""
-        claimed = await self.app.aclaim(1, queues=[QUEUE], order_key=session, lease=HELD_FOR)
+        claimed = await self.app.aclaim(1, queues=[QUEUE], order_key=session, tenant=session, lease=HELD_FOR)
         return claimed[0] if claimed else None
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:

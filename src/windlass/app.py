@@ -78,7 +78,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
     def task(
         self, name: str | None = None, *, queue: str = ..., priority: int = ..., max_attempts: int | None = ...,
         backoff: Backoff | Duration | Unset = ..., timeout: Duration | None = ..., lease: Duration = ...,
-        keep: Duration | None = ..., isolation: str | None = ...,
+        keep: Duration | None = ..., isolation: str | None = ..., redact: Sequence[str] = ...,
     ) -> Decorator: ...  # fmt: skip
     def task(
         self,
@@ -92,6 +92,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         lease: Duration = 60,
         keep: Duration | None = "7d",
         isolation: str | None = None,
+        redact: Sequence[str] = (),
     ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`."""
         if callable(name):
@@ -103,9 +104,11 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             keep_seconds=keep_option(keep, default.keep_seconds),
             backoff=default.backoff if isinstance(backoff, Unset) else as_backoff(backoff),
             timeout_seconds=seconds_option("timeout", timeout, None),
+            redact=tuple(redact),
         )
         check_name("queue", queue)
         check_priority(priority)
+        check_names("redact", redact)
         if isolation not in (None, "process"):
             raise InvalidInput(f"isolation is 'process' or None, not {isolation!r}")
 
@@ -115,6 +118,9 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
                 raise InvalidInput(f"there is a task {title!r} already: give this one another name, @app.task('…')")
             task: Task[..., Any] = Task(self, function, title, queue=queue, priority=priority, policy=policy)
             task.isolation = isolation
+            unknown = [argument for argument in redact if argument not in task.signature.names]
+            if unknown:
+                raise InvalidInput(f"{title}: redact names {', '.join(unknown)}, which is no argument of it")
             self.tasks[title] = task
             self.task_names, self.policies = sorted(self.tasks), self.policies | {title: policy}
             return task
@@ -187,6 +193,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         queues: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
         order_key: str | None = None,
+        tenant: str | None = None,
         lease: Duration | None = 60,
         worker: str | None = None,
     ) -> Operation[list[Attempt]]:
@@ -194,6 +201,8 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
         check_names("queues", queues)
         check_names("types", types)
+        if tenant is not None and order_key is None:
+            raise InvalidInput("tenant goes with order_key: it says whose key is meant; workers serve all tenants")
         names = list(queues) if queues is not None else (yield from self.store.live_queues())
         attempts: list[Attempt] = []
         for queue in names:
@@ -206,6 +215,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
                     worker=worker or self.identity.name,
                     types=types,
                     order_key=order_key,
+                    tenant=tenant,
                     policies={name: task.policy for name, task in self.tasks.items()},
                     lease_seconds=None if lease is None else to_seconds(lease),
                 )
@@ -222,7 +232,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
 
     def claim(self, limit: int = 10, **options: Any) -> list[Attempt]:
         """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
-        next of one `order_key`; for a `lease`, in the name of a `worker`."""
+        next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
         while self.run_operation(self._admit).jobs:
             pass
         return self.run_operation(lambda: self._claim(limit, **options))

@@ -63,6 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             keep_seconds=keep_option(self.keep, task.keep_seconds),
             backoff=task.backoff if isinstance(self.backoff, Unset) else as_backoff(self.backoff),
             timeout_seconds=seconds_option("timeout", self.timeout, task.timeout_seconds),
+            redact=task.redact,
         )
 
 

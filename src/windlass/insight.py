@@ -11,6 +11,7 @@ import msgspec
 
 from .job import Job
 from .lifecycle import STATES
+from .redaction import hide_arguments
 from .schedule import Schedule
 from .stores.store import Counts, WorkerInfo
 
@@ -137,7 +138,7 @@ def job_details(job: Job) -> JobDetails:
     return {
         **job_facts(job),
         "error": None if error is None else str(error),
-        "input": job.input,
+        "input": hide_arguments(job.input, job.policy.redact if job.policy else ()),
         "output": job.output,
         "labels": dict(job.labels),
         "unique_key": job.unique_key,

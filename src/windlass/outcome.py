@@ -20,6 +20,7 @@ from .errors import InvalidInput
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
+from .redaction import hide_in_text
 
 TYPE_LIMIT = 200  # characters of an exception's name
 
@@ -134,6 +135,19 @@ def describe_error(error: BaseException | str) -> JobError:
     return JobError(type(error).__name__[:TYPE_LIMIT], make_safe(message), make_safe(trace, from_end=True) or None)
 
 
+def without_secrets(job: Job, error: JobError) -> JobError:
+    """The error, without the values of arguments that are not to be shown."""
+    names = job.policy.redact if job.policy else ()
+    if not names:
+        return error
+    input, trace = job.input, error.traceback
+    return JobError(
+        error.type,
+        hide_in_text(error.message, input, names),
+        None if trace is None else hide_in_text(trace, input, names),
+    )
+
+
 def make_safe(text: str, *, from_end: bool = False) -> str:
     """Cut to what is kept; what no store can hold is replaced, visibly."""
     cut = text[-ERROR_LIMIT:] if from_end else text[:ERROR_LIMIT]
@@ -159,7 +173,7 @@ def decide(
 def _decide_error(
     job: Job, token: UUID, error: BaseException, random: Callable[[], float], ended_at: datetime | None
 ) -> Settlement:
-    described = describe_error(error)
+    described = without_secrets(job, describe_error(error))
     story = _with_attempt(job, described, ended_at)
 
     def settled(state: State, **more: Any) -> Settlement:

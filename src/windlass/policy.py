@@ -30,17 +30,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     keep_seconds: int = KEEP_SECONDS
     backoff: Backoff = DEFAULT_BACKOFF
     timeout_seconds: float | None = None
+    redact: tuple[str, ...] = ()  # arguments that are not shown
 
     def is_last(self, attempt: int) -> bool:
         return self.max_attempts != UNLIMITED and attempt >= self.max_attempts
 
     def details(self) -> dict[str, Any]:
         """The part that SQL never looks into."""
-        return {"backoff": backoffs.to_json(self.backoff), "timeout": self.timeout_seconds}
+        details = {"backoff": backoffs.to_json(self.backoff), "timeout": self.timeout_seconds}
+        return details | ({"redact": list(self.redact)} if self.redact else {})
 
     def details_json(self) -> str | None:
         """None for the default: then the row need not carry it."""
-        if self.timeout_seconds is None and self.backoff == DEFAULT_BACKOFF:
+        if self.timeout_seconds is None and self.backoff == DEFAULT_BACKOFF and not self.redact:
             return None
         return msgspec.json.encode(self.details()).decode()
 
@@ -61,14 +63,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             more = msgspec.json.decode(details or "{}", type=dict[str, Any])
             timeout = more.get("timeout")
             timeout_seconds = None if timeout is None else float(timeout)
+            redact = tuple(str(name) for name in more.get("redact", ()))
         except (msgspec.MsgspecError, TypeError, ValueError):
-            more, timeout_seconds = {}, None
+            more, timeout_seconds, redact = {}, None, ()
         return cls(
             max_attempts=DEFAULT.max_attempts if max_attempts is None else max_attempts,
             lease_seconds=DEFAULT.lease_seconds if lease_seconds is None else lease_seconds,
             keep_seconds=DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
             backoff=backoffs.from_json(more.get("backoff")),
             timeout_seconds=timeout_seconds,
+            redact=redact,
         )
 
 

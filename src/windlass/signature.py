@@ -62,6 +62,11 @@ class Signature:
         if not self.unresolved:
             self._refuse_unreadable()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of its arguments."""
+        return self._names
+
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a call, bound as the call itself would bind them. Defaults are not stored."""
         values = self._bind(args, kwargs)

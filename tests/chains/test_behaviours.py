@@ -6,10 +6,13 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import psycopg
 import pytest
 
 from windlass import Attempt, Continue, Exponential, Retry, Unique, Windlass
+from windlass.lifecycle import STATES
 from windlass.stores.wakeup import Hint
 
 from .conftest import Ledger
@@ -150,6 +153,27 @@ def test_004_10_no_hint_and_no_job_of_a_transaction_that_rolls_back(app: Windlas
     assert app.counts()["pending"] == 1
 
 
+def test_004_10_none_of_a_savepoint_that_is_rolled_back(fresh_postgres_url: str) -> None:
+    app = Windlass(fresh_postgres_url)
+    heard: list[Hint | None] = []
+    app.migrate()
+    deafen = app.store.wakeup.listen(heard.append)
+    time.sleep(0.5)
+    heard.clear()
+    with psycopg.connect(fresh_postgres_url) as connection:
+        with connection.transaction(force_rollback=True):
+            app.enqueue("task", {}, queue="undone", connection=connection)
+        app.enqueue("task", {}, queue="done", connection=connection)
+    deadline = time.monotonic() + 10
+    while Hint("ready", "done") not in heard and time.monotonic() < deadline:
+        time.sleep(0.01)
+    deafen()
+    assert Hint("ready", "done") in heard
+    assert Hint("ready", "undone") not in heard
+    assert [job.queue for job in app.list()] == ["done"]
+    app.close()
+
+
 def test_004_11_hints_for_a_chain_that_has_ended_and_one_shared_listener(app: Windlass) -> None:
     @app.task
     def task() -> None: ...
@@ -213,3 +237,29 @@ def test_the_next_of_one_key_for_a_loop_of_ones_own(app: Windlass) -> None:
     assert app.claim(1, order_key="session a") == []
     attempt.complete()
     assert [one.job.input["text"] for one in app.claim(5, order_key="session a")] == ["a2"]
+
+
+def test_004_15_the_schema_as_an_administrator_wants_it(fresh_postgres_url: str) -> None:
+    ids = iter(UUID(int=number) for number in range(1, 10))
+    app = Windlass(fresh_postgres_url, schema="queue", prefix="my_", make_id=lambda: next(ids))
+    assert app.migrate() == ["0001_initial"]
+    assert app.migrate() == []
+    assert app.enqueue("task", {}).id == UUID(int=1)
+    app.vacuum()
+    app.close()
+    with psycopg.connect(fresh_postgres_url) as connection:
+
+        def column(query: str) -> list[Any]:
+            return [row[0] for row in connection.execute(query)]
+
+        states = column("SELECT enumlabel FROM pg_enum JOIN pg_type t ON t.oid = enumtypid WHERE typname = 'my_state'")
+        assert sorted(states) == sorted(STATES)
+        assert column("SELECT name FROM queue.my_migrations") == ["0001_initial"]
+        tables = column("SELECT tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')")
+        assert all(name.startswith("my_") for name in tables)
+        (settings,) = column("SELECT reloptions FROM pg_class WHERE oid = 'queue.my_jobs'::regclass")
+        assert "fillfactor=75" in settings
+        assert "autovacuum_vacuum_scale_factor=0.02" in settings
+        partial = column("SELECT indexname FROM pg_indexes WHERE tablename = 'my_jobs' AND indexdef LIKE '% WHERE %'")
+        assert {"my_jobs_ready", "my_jobs_running", "my_jobs_unique"} <= set(partial)
+        assert column("SELECT last_vacuum IS NOT NULL FROM pg_stat_user_tables WHERE relname = 'my_jobs'") == [True]

@@ -194,3 +194,10 @@ class OrderKeys:
         for job in sorted(bench.find(), key=lambda job: job.id):
             by_key.setdefault(job.order_key, []).append(order[job.id])
         assert all(places == sorted(places) for places in by_key.values())
+
+    def test_the_head_of_one_tenants_key_can_be_asked_for(self, bench: Bench) -> None:
+        add_ordered(bench, "key", tenant="one")
+        job = add_ordered(bench, "key", tenant="two")
+        assert ids(bench.claim(order_key="key", tenant="two")) == [job.id]
+        assert bench.claim(order_key="key", tenant="two") == []
+        assert len(bench.claim(order_key="key")) == 1

@@ -28,7 +28,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
     What a row lacks is written into it, once and for all. `lease_seconds` is for this attempt alone, in place of the
     policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
-    thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone.
+    thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone;
+    `tenant` (with it) says whose key is meant, where several have the same.
     `max_bytes` counts inputs as the store keeps them.
     """
 
@@ -43,6 +44,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 16 * 1024 * 1024
     prefetch: bool = False
     order_key: str | None = None
+    tenant: str | None = None
     after: Position | None = None
 
 

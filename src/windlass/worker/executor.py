@@ -21,7 +21,17 @@ from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
 from ..logs import Log, job_fields
-from ..outcome import Cancel, Continue, Settlement, Snooze, decide, describe_error, ended_after, give_back
+from ..outcome import (
+    Cancel,
+    Continue,
+    Settlement,
+    Snooze,
+    decide,
+    describe_error,
+    ended_after,
+    give_back,
+    without_secrets,
+)
 from ..policy import DEFAULT
 from ..task import Task
 from .processes import ChildProcesses
@@ -159,7 +169,7 @@ def _said_before(attempt: Attempt, result: object) -> Settlement | None:
     if isinstance(result, BaseException):
         log.warning(
             "job %s: completed in its transaction, and then raised %s: nothing is undone", job.id,
-            describe_error(result), extra=job_fields(job),
+            without_secrets(job, describe_error(result)), extra=job_fields(job),
         )  # fmt: skip
     elif result != "null":
         log.warning(

@@ -76,6 +76,8 @@ class Claims(Base):
             filter["type"] = {"$in": list(request.types)}
         if request.order_key is not None:
             filter |= {"order_key": request.order_key, "lane": 2}
+            if request.tenant is not None:
+                filter["tenant"] = request.tenant
         if after is not None:
             here = {"rank": after.rank, "run_at": after.run_at}
             filter["$or"] = [

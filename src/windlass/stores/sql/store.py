@@ -151,6 +151,8 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
             parameters["types"] = self.array(request.types)
         if request.order_key is not None:
             parameters["order_key"] = request.order_key
+            if request.tenant is not None:
+                parameters["tenant"] = request.tenant
         rows = yield self._typed("claim", parameters)
         if not rows and request.prefetch:
             found = yield self._typed("look_past", parameters)
@@ -161,6 +163,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
     def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
         typed = "{typed}" if "types" in parameters else ""
         keyed = "AND lane = 2 AND order_key = :order_key" if "order_key" in parameters else ""
+        keyed += " AND tenant = :tenant" if "tenant" in parameters else ""
         query = self.sql.variant(name, of_types=f"{typed} {keyed}")
         return Statement(query, parameters, alone=True)
 
