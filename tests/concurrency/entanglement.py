@@ -118,6 +118,16 @@ class Entanglement:
     def is_awaited(self, chain: UUID) -> bool:
         return any(edge.chain == chain for job in self.jobs.values() for edge in job.undone)
 
+    def would_circle(self, chain: UUID, blockers: Iterable[UUID]) -> bool:
+        """Whether a job of this chain that waits for those jobs' chains would wait for itself in the end."""
+        ahead = {self.jobs[id].chain_id for id in blockers}
+        reached: set[UUID] = set()
+        while ahead - reached:
+            reached |= ahead
+            waiting = [job for job in self.jobs.values() if job.chain_id in ahead and job.state == BLOCKED]
+            ahead = {edge.chain for job in waiting for edge in job.undone}
+        return chain in reached
+
     def complete_chain(self, chain: UUID, output: str | None) -> None:
         for job in self.jobs.values():
             for edge in job.undone:

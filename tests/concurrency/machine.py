@@ -13,11 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from windlass.errors import Conflict, JobNotFound
+from windlass.errors import Conflict, InvalidInput, JobNotFound
 from windlass.job import Job, NewJob
 from windlass.lifecycle import BLOCKED, LIVE, Event, allows
 from windlass.outcome import Settlement, decide, give_back
-from windlass.stores.store import Lease, Refusal, Store
+from windlass.stores.store import Lease, Refusal, Store, may_be_handed_over
 
 from .drawn import (
     ACTIONS,
@@ -219,12 +219,40 @@ class Queue(RuleBasedStateMachine):
         new = self.hang(drawn, self.new_id(), chain_id=chain, chain_index=held.job.chain_index + 1, keep_seconds=keep)
         others = tuple(id for id in new.blockers if id in self.model.jobs and self.model.jobs[id].chain_id != chain)
         new = msgspec.structs.replace(new, blockers=others, state=BLOCKED if others else "pending")
+        new = msgspec.structs.replace(new, lease_seconds=60.0)
         completed = decide(held.job, held.token, "3", random=self.chance.random)
+        settlement = msgspec.structs.replace(completed, output=None, continues=new)
         self.tell("go on", held.job.id, "by", held.token, "with", new.id, f"in line {new.order_key}", "after", *others)
         if self.model.holds(held.job.id, held.token):
+            if self.model.would_circle(chain, others):
+                self.tell("would wait for itself")
+                with pytest.raises(InvalidInput):
+                    self.do("settle", [settlement])
+                return
             self.known.append(new.id)
-        self.end(held, msgspec.structs.replace(completed, continues=new))
+        if may_be_handed_over(new) and self.pick([True, False]):
+            self.hand_over(held, settlement, new)
+        else:
+            self.end(held, settlement)
         self.admit()
+
+    def hand_over(self, held: Held, settlement: Settlement, new: NewJob) -> None:
+        """The same, and whoever completes has the next at once."""
+        reason, token = self.model.refusal(settlement), self.new_id()
+        done = self.do("hand_over", settlement, token, "one")
+        assert done.refusals == ([Refusal(held.job.id, reason, held.token)] if reason else [])
+        if not self.model.holds(held.job.id, held.token):
+            assert done.job is None
+            return
+        self.model.settle(settlement)
+        if new.queue in self.model.paused:
+            assert done.job is None
+            return
+        self.tell("which it has")
+        mine = self.model.jobs[new.id]
+        self.model.claim([mine], token, 60.0)
+        assert (done.job.id, done.job.state, done.job.attempt) == (mine.id, mine.state, mine.attempt)
+        self.claims.append(Held(done.job, token))
 
     def end(self, held: Held, settlement: Settlement) -> None:
         reason = self.model.refusal(settlement)

@@ -32,7 +32,8 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         self._looked_at: datetime | None = None  # by the store's clock
         self._looked = 0.0  # by our own
-        self._glance: asyncio.TimerHandle | None = None
+        self._glance: asyncio.Handle | None = None
+        self._glance_at = 0.0
 
     async def open(self) -> None:
         """Before the worker looks for jobs: write what the code declares, and fire what fell due meanwhile."""
@@ -102,6 +103,7 @@ class Scheduler:
 
     def _look_soon(self) -> None:
         """A store that can only say that something has changed says so all the time."""
-        if self._glance is None or self._glance.when() <= self._loop.time():
-            at = max(self._looked + GLANCE_SECONDS, self._loop.time())
-            self._glance = self._loop.call_at(at, self._woken.set)
+        now = self._loop.time()
+        if self._glance_at <= now:
+            self._glance_at = max(self._looked + GLANCE_SECONDS, now)
+            self._glance = self._loop.call_at(self._glance_at, self._woken.set)
