@@ -14,6 +14,18 @@ from .bench import Bench, columns
 
 
 class Rescuing:
+    def test_one_look_tells_whether_anyone_is_lost(self, bench: Bench) -> None:
+        def anyone_lost() -> bool:
+            return bench.run(bench.store.anyone_lost)
+
+        assert not anyone_lost()
+        held = bench.hold()
+        assert not anyone_lost()
+        bench.pass_time(minutes=10)
+        assert anyone_lost()
+        bench.accept(held.completes())
+        assert not anyone_lost()
+
     def test_a_job_whose_lease_ran_out_comes_back_by_its_backoff(self, bench: Bench) -> None:
         held = bench.hold(**columns(Policy(max_attempts=3, lease_seconds=60, backoff=Fixed(600))))
         bench.pass_time(seconds=61)

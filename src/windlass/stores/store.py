@@ -198,6 +198,9 @@ class Store(Protocol):
         """Prolong leases from now on, each fenced by its (id, token); an answer for each, in order. One that has run
         out can be renewed as long as nobody has taken the job."""
 
+    def anyone_lost(self) -> Operation[bool]:
+        """Whether some lease has run out. One cheap look."""
+
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         """Settle jobs whose lease has run out (or, with `stale_before`, whose worker was last heard of before
         that): back to pending by their backoff, staggered; failed where that was the last attempt; cancelled where

@@ -15,6 +15,7 @@ from ..stores.store import WorkerInfo
 log = Log("windlass.worker")
 
 RESCUE_PAGE = 200
+RENEW_FIRST_SECONDS = 0.5
 EXPIRE_PAGE = 200
 PRUNE_PAGE = 5000
 PRUNE_SECONDS = 60.0
@@ -51,6 +52,10 @@ class Upkeep:
                 delay = min(max(2 * delay, 1.0), LONGEST_DELAY)
 
     async def rescue(self) -> None:
+        if not await self.app.arun_operation(self.app.store.anyone_lost):
+            return
+        # The store may have been away, or locked, for as long as a lease: whoever is alive renews now, and goes first.
+        await asyncio.sleep(RENEW_FIRST_SECONDS)
         while True:
             settlements = await self.app.arun_operation(lambda: self.app.store.rescue(RESCUE_PAGE))
             if settlements:

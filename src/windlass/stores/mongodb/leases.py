@@ -61,6 +61,11 @@ class Leases(Settlements):
             changes["progress"] = {"$literal": progress}
         return [{"$set": changes}]
 
+    def anyone_lost(self) -> Operation[bool]:
+        lost = {"state": RUNNING, "$expr": {"$lte": ["$leased_until", self.now_expression]}}
+        rows = yield Request(self.jobs, "find", (lost, {"_id": 1}), {"limit": 1}, alone=True)
+        return bool(rows)
+
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         if limit < 1:
             return []

@@ -177,6 +177,10 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         rows = yield self.statement("adopt", alone=True, token=token)
         return [self.rows.job(row) for row in rows]
 
+    def anyone_lost(self) -> Operation[bool]:
+        rows = yield self.statement("find_expired", alone=True, limit=1, stale_before=None)
+        return bool(rows)
+
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_expired", alone=True, limit=limit, stale_before=stale_before)
         if rows:  # once more, now to keep them: mostly there are none, and then it was one statement
