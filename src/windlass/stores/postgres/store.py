@@ -57,17 +57,20 @@ GOING_ON = """, went_on AS (
         n.max_attempts, n.lease_seconds, n.keep_seconds, n.policy,
         coalesce(n.expires_at, {now} + make_interval(secs => n.expires_seconds)), n.chain_id, n.chain_index, n.trace
         {taken}
-    FROM ROWS FROM (unnest(:before::uuid[]), json_to_recordset(:rows::text::json) AS (
+    FROM {following}
+    WHERE n.before IN (SELECT id FROM gone)
+    {returning}
+)"""
+MANY_FOLLOWING = """ROWS FROM (unnest(:before::uuid[]), json_to_recordset(:rows::text::json) AS (
         id uuid, queue text, type text, tenant text, rank smallint, run_at timestamptz, delay_seconds float8,
         input text, labels text, max_attempts integer, lease_seconds float8, keep_seconds integer, policy text,
         expires_at timestamptz, expires_seconds float8, chain_id uuid, chain_index integer, trace text)) AS n (
         before, id, queue, type, tenant, rank, run_at, delay_seconds, input, labels, max_attempts, lease_seconds,
-        keep_seconds, policy, expires_at, expires_seconds, chain_id, chain_index, trace)
-    WHERE n.before IN (SELECT id FROM gone)
-    {returning}
-)"""
+        keep_seconds, policy, expires_at, expires_seconds, chain_id, chain_index, trace)"""
 REFUSED = "SELECT id FROM given WHERE id NOT IN (SELECT id FROM gone)"
-WAITING = {"next_state": "'pending'", "taken_columns": "", "taken": "", "returning": ""}
+WAITING = {
+    "next_state": "'pending'", "taken_columns": "", "taken": "", "returning": "", "following": MANY_FOLLOWING,
+}  # fmt: skip
 
 # Claimed at once by whoever completes the one before: chains of short steps gain half their time by it.
 TAKEN = {
@@ -75,7 +78,19 @@ TAKEN = {
     "taken_columns": ", attempt, token, worker, claimed_at, heard_at, leased_until",
     "taken": ", 1, :token::uuid, :worker::text, {now}, {now}, {now} + make_interval(secs => n.lease_seconds)",
     "returning": "RETURNING *",
+    "following": """(SELECT :id::uuid AS before, :next_id::uuid AS id, :queue::text AS queue, :type::text AS type,
+        :tenant::text AS tenant, :rank::smallint AS rank, NULL::timestamptz AS run_at, 0::float8 AS delay_seconds,
+        :input::text AS input, :labels::text AS labels, :max_attempts::integer AS max_attempts,
+        :lease_seconds::float8 AS lease_seconds, :keep_seconds::integer AS keep_seconds, :policy::text AS policy,
+        :expires_at::timestamptz AS expires_at, :expires_seconds::float8 AS expires_seconds,
+        :chain_id::uuid AS chain_id, :chain_index::integer AS chain_index, :trace::text AS trace) AS n""",
 }
+ONE_COMPLETED = """SELECT :id::uuid AS id, :ended::uuid AS token, :output::text AS output, 'completed' AS new_state,
+    NULL AS new_error, NULL AS story, NULL AS said"""
+PASSED_ON = (
+    "queue type tenant rank input labels max_attempts lease_seconds keep_seconds policy expires_at expires_seconds "
+    "chain_id chain_index trace"
+).split()
 OPEN = "AND NOT EXISTS (SELECT FROM {queues} WHERE name = :queue::text AND paused_at IS NOT NULL)"
 HANDED = "SELECT {live_columns} FROM went_on AS j"
 
@@ -218,16 +233,16 @@ class PostgresStore(SqlStore):
         """In one statement, where it is a plain matter: nobody hangs on the one that completes, and the next is due."""
         job = settlement.continues
         if job is not None and may_be_handed_over(job) and self.goes_on(job) and settlement.progress is None:
-            parameters: dict[str, Any] = {
-                "ids": Uuids([settlement.id]),
-                "tokens": Uuids([settlement.token]),
-                "outputs": Texts([settlement.output]),
+            parameters = {name: getattr(job, name) for name in PASSED_ON} | {
+                "id": settlement.id,
+                "ended": settlement.token,
+                "output": settlement.output,
+                "next_id": job.id,
                 "token": token,
                 "worker": worker,
-                "queue": job.queue,
-            } | _following([settlement])
+            }
             parts = {
-                "given": COMPLETED_ONLY,
+                "given": ONE_COMPLETED,
                 "plain": f"{PLAIN} {OPEN}",
                 "going_on": GOING_ON,
                 "answer": HANDED,

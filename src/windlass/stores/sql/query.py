@@ -14,6 +14,7 @@ from importlib.resources import files
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
+_LINE_BREAK = re.compile(r"\s*\n\s*")
 _BOUNDARY = re.compile(r";\s*\n\s*\n")
 
 
@@ -22,7 +23,9 @@ class Query:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        self.statements = tuple(part.strip().rstrip(";") for part in _BOUNDARY.split(text) if part.strip())
+        parts = [part.strip().rstrip(";") for part in _BOUNDARY.split(text) if part.strip()]
+        # In one line: psycopg reads anew, each time, what has more than 4096 characters.
+        self.statements = tuple(_LINE_BREAK.sub(" ", part) for part in parts)
 
     def __repr__(self) -> str:
         return f"<Query {self.name}>"
