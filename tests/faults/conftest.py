@@ -100,8 +100,9 @@ class Crew:
     # Watching
 
     def look(self) -> None:
-        """Note what runs although its lease and two rounds of rescue are over (a round is up to half as long again)."""
-        patience = timedelta(seconds=2 * 1.5 * RESCUE_SECONDS + SLACK_SECONDS)
+        """Note what runs although its lease and two rounds of rescue are over (a round is up to half as
+        long again, and half of one passes until the living have renewed)."""
+        patience = timedelta(seconds=2 * (1.5 + 0.5) * RESCUE_SECONDS + SLACK_SECONDS)
         running = self.app.list(state="running", limit=1000)
         now = datetime.now(UTC)
         late = [job for job in running if job.lease_expires_at and job.lease_expires_at + patience < now]

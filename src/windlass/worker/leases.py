@@ -106,7 +106,9 @@ class Leases:
                 self._all_asked, self._all_answered_at = len(old) < len(self._due), now
                 asked |= old
             attempts = [
-                attempt for attempt, moment in self._due.items() if moment <= now or (asked and attempt.job.id in asked)
+                attempt
+                for attempt, moment in self._due.items()
+                if (moment <= now or (asked and attempt.job.id in asked)) and _may_be_written(attempt, moment, now)
             ]
         for start in range(0, len(attempts), MOST_AT_ONCE):
             self._renew_some(attempts[start : start + MOST_AT_ONCE])
@@ -125,6 +127,12 @@ class Leases:
                         self._due[attempt] = sent + _seconds(attempt) / PART
             if renewal.expires_at is None or renewal.cancel_requested:
                 self.told(attempt, renewal)
+
+
+def _may_be_written(attempt: Attempt, due: float, now: float) -> bool:
+    """In a transaction of the handler's own a renewal can wait a little: in MongoDB the two would collide, and the
+    handler would have to begin again."""
+    return attempt.block is None or now >= due + _seconds(attempt) / PART
 
 
 def _seconds(attempt: Attempt) -> float:
