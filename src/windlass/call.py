@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -192,6 +192,10 @@ def check_moment(what: str, moment: object) -> datetime:
         raise InvalidInput(f"{what} is a datetime, not {moment!r}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(f"{what} {moment.isoformat()} has no timezone: which moment is meant?")
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{what} is a moment of the years 1 to 9999, in UTC") from None
     return moment
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from windlass import Attempt, Continue, StoreUnavailable, Windlass
+from windlass import Attempt, Continue, JobCancelled, StoreUnavailable, Windlass
 from windlass.outcome import Settlement
 from windlass.stores.store import HandedOver
 from windlass.task import Task
@@ -55,14 +56,15 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_each_step_runs_once_and_most_are_handed_over(
+async def test_each_step_runs_once_and_is_handed_over(
     app: Windlass, step: Task[[int], Any], ran: Counter[int], handed: list[HandedOver]
 ) -> None:
+    """On PostgreSQL nearly all; elsewhere the completion comes with a hint, after which the worker looks round first."""
     job = await step.aenqueue(STEPS)
     await app.arun_worker(until_idle=True, concurrency=5)
     assert await job.aresult() == "end"
     assert ran == Counter(range(1, STEPS + 1))
-    assert sum(done.job is not None for done in handed) > STEPS // 2
+    assert sum(done.job is not None for done in handed) >= (STEPS // 2 if app.url.startswith("postgresql") else 1)
     assert (await app.acounts())["completed"] == STEPS
 
 
@@ -79,6 +81,28 @@ async def test_what_comes_meanwhile_gets_its_turn(app: Windlass, step: Task[[int
         await urgent.aenqueue()
         await until(lambda: bool(order))
     assert ran.total() < 1900
+
+
+async def test_no_more_are_run_than_was_said(app: Windlass, step: Task[[int], Any], ran: Counter[int]) -> None:
+    await step.aenqueue(STEPS)
+    assert await app.arun_worker(max_jobs=12, concurrency=3) == 12
+    assert ran.total() == 12
+
+
+async def test_one_that_has_expired_is_not_run(app: Windlass) -> None:
+    @app.task
+    async def late() -> None:
+        raise AssertionError("it was to be started an hour ago")
+
+    @app.task
+    async def first(left: int) -> Continue:
+        call = first.call(left - 1) if left else late.using(expires=datetime.now(UTC) - timedelta(hours=1)).call()
+        return Continue(call)
+
+    job = await first.aenqueue(10)
+    await app.arun_worker(until_idle=True)
+    with pytest.raises(JobCancelled):
+        await job.aresult(timeout=20)
 
 
 async def test_a_pause_holds_it_up(

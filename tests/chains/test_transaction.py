@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from windlass import Attempt, Continue, LeaseLost, Windlass
+from windlass import Attempt, Continue, JobCancelled, LeaseLost, Windlass
 
 from .conftest import Ledger
 
@@ -254,3 +255,23 @@ def test_on_a_transaction_of_ones_own(app: Windlass, ledger: Ledger) -> None:
     states = {job.id: job.refresh().state for job in jobs}
     assert (states[first.job.id], states[second.job.id]) == ("completed", "running")
     assert ledger.entries == ["one"]
+
+
+async def test_a_cancel_that_comes_in_a_block_is_heard_after_it(app: Windlass) -> None:
+    begun = asyncio.Event()
+
+    @app.task(lease=60)
+    async def work(attempt: Attempt) -> None:
+        with contextlib.suppress(LookupError):
+            async with attempt.transaction():
+                begun.set()
+                await asyncio.sleep(1)
+                raise LookupError
+        await asyncio.sleep(60)
+
+    async with app.worker():
+        job = await work.aenqueue()
+        await begun.wait()
+        await app.acancel(job.id)
+        with pytest.raises(JobCancelled):
+            await job.aresult(timeout=15)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from windlass import InvalidInput, Windlass
+from windlass import Continue, InvalidInput, Windlass
 from windlass.web import Access, Trigger, create_app
 from windlass.web.access import WRONG_AT_ONCE
 from windlass.web.endpoints import ENDPOINTS
@@ -82,6 +83,59 @@ async def test_a_tenant_sees_its_own_jobs_only(app: Windlass, client: Client) ->
             assert (await acme.get(path)).status_code == 403
     assert other["id"] not in (await acme.get("/")).text
     assert (await app.arequire(other["id"])).state == "pending"
+
+
+async def test_a_tenant_cannot_wait_for_anothers_job_nor_see_it_in_a_chain(app: Windlass, client: Client) -> None:
+    @app.task
+    def theirs() -> str:
+        return "a secret of theirs"
+
+    @app.task
+    def ours() -> Continue:
+        return Continue(theirs.using(tenant="other").call())
+
+    acme = client("of-acme")
+    other = (await client().post("/v1/jobs", json=JOB | {"tenant": "other"})).json()
+    unknown, foreign = [await acme.post("/v1/jobs", json=JOB | {"after": [id]}) for id in (str(uuid4()), other["id"])]
+    assert (unknown.status_code, foreign.status_code) == (404, 404)
+    assert unknown.json()["detail"].partition(":")[2] == foreign.json()["detail"].partition(":")[2]
+    job = await ours.using(tenant="acme").aenqueue()
+    await app.arun_worker(until_idle=True)
+    chain = (await acme.get(f"/v1/chains/{job.id}")).json()
+    assert (chain["state"], chain["output"], [one["type"] for one in chain["jobs"]]) == ("completed", None, ["ours"])
+    assert (await acme.delete(f"/v1/jobs/{job.id}")).status_code == 403
+    assert (await client().get(f"/v1/chains/{job.id}")).json()["output"] == "a secret of theirs"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://["},
+        {"Authorization": "Basic \u00e9"},
+        {"Authorization": "Basic ===="},
+        {"Content-Length": "\u00b2"},
+        {"Content-Length": "-1"},
+        {"Host": "["},
+    ],
+)
+async def test_headers_that_make_no_sense_are_refused(web: Starlette, headers: dict[str, str]) -> None:
+    """As they come from the line, without what a client would do to them."""
+    given = {"Host": "localhost", "Content-Type": "application/json"} | headers
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/jobs", "raw_path": b"/v1/jobs", "query_string": b"",
+        "root_path": "", "scheme": "http", "http_version": "1.1", "client": ("10.0.0.9", 1), "server": ("h", 80),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in given.items()],
+    }  # fmt: skip
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await web(scope, receive, send)
+    assert 400 <= sent[0]["status"] < 500
 
 
 async def test_wrong_tokens_are_slowed_down(client: Client) -> None:
@@ -193,6 +247,7 @@ async def test_hostile_strings_are_text(app: Windlass, client: Client, text: str
         {"tokens": {"x": "everything"}},
         {"tokens": {"": "read"}},
         {"triggers": {"deploy": "greet"}},
+        {"read_only": True, "triggers": {"deploy": Trigger("greet", "x" * 20)}},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], tmp_path: Any) -> None:

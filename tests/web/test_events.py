@@ -69,6 +69,13 @@ async def test_events_tell_of_work_and_figures(app: Windlass, web: Starlette, se
         assert web.state.events._looking is None
 
 
+async def test_who_only_asks_for_the_head_is_not_kept(web: Starlette, server: str) -> None:
+    async with httpx.AsyncClient(base_url=server, headers={"Authorization": "Bearer reader"}, timeout=20) as http:
+        answer = await http.head("/v1/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert not web.state.events.clients
+
+
 PROGRAM = """
 from windlass import Windlass
 app = Windlass()
@@ -99,8 +106,12 @@ def test_the_dashboard_serves(tmp_path: Path, fresh_sqlite_url: str, unused_tcp_
                 assert http.get("/healthz").json() == {"status": "ok"}
                 job = http.post("/v1/jobs", json={"type": "greet", "input": {"name": "Ada"}})
                 assert job.status_code == 201
+                with http.stream("GET", "/v1/events") as stream:
+                    next(stream.iter_lines())
+                    process.terminate()  # though somebody listens
+                    process.wait(15)
         finally:
-            process.terminate()
+            process.kill()
     assert process.returncode in (0, -15)
 
 

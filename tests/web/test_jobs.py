@@ -172,6 +172,8 @@ async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> 
         ('{"type": "greet", "surprise": 1}', 422, "surprise"),
         ('{"type": "greet", "input": {"name": "x"}, "priority": 101}', 422, "priority"),
         ('{"type": "greet", "input": {"name": "x"}, "run_at": "2026-01-01T00:00:00"}', 422, "run_at"),
+        ('{"type": "greet", "input": {"name": "x"}, "run_at": "0001-01-01T00:00:00+23:59"}', 422, "1 to 9999"),
+        ('{"type": "greet", "input": {"name": "x"}, "run_at": "9999-12-31T23:59:59-23:59"}', 422, "1 to 9999"),
         ('{"type": "greet", "input": {"name": "x"}, "delay": "soon"}', 422, "soon"),
         ('{"type": "greet", "input": {"name": "x"}, "delay": 1e300}', 422, "duration"),
         ('{"type": "greet", "input": {"name": "x"}, "after": ["00000000-0000-4000-8000-000000000000"]}', 404, "exist"),

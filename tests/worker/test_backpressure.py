@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from windlass import Windlass
+import pytest
+
+from windlass import Attempt, StoreUnavailable, Windlass
 from windlass.operation import Operation
 from windlass.worker.buffer import MOST_AHEAD
 from windlass.worker.settler import BATCHES_WAITING, MOST_BYTES, MOST_ROWS
@@ -122,6 +124,31 @@ async def test_what_lies_ready_is_given_back_where_jobs_turn_out_to_be_long(app:
             await all_begun.wait()  # what the first had taken ahead has come to the second
             release.set()
     assert sorted(ran) == list(range(60))
+
+
+async def test_what_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is made, and what the job waited for cannot be read: the queue's limit is not used up by that."""
+
+    @app.task(queue="narrow")
+    async def work(attempt: Attempt) -> int:
+        return sum(attempt.blockers)
+
+    first = await work.aenqueue()
+    jobs = [await work.using(after=[first]).aenqueue() for _ in range(3)]
+    blockers = app.store.blockers
+    broken: list[Any] = []
+
+    def breaking(ids: Any) -> Any:
+        if not broken:
+            broken.append(ids)
+            raise StoreUnavailable("gone for a moment")
+        return (yield from blockers(ids))
+
+    monkeypatch.setattr(app.store, "blockers", breaking)
+    async with app.worker(queues={"narrow": 1}, poll_interval=0.2):
+        assert await app.aresults(jobs, timeout=30) == [0, 0, 0]
+    assert broken
+    assert [(await job.arefresh()).attempt for job in jobs] == [1, 1, 1]
 
 
 async def test_nothing_is_taken_ahead_before_one_has_run(app: Windlass) -> None:

@@ -11,6 +11,8 @@ from ..logs import one_line
 from .apps import find_app
 from .looking import target, url
 
+GRACE_SECONDS = 2  # for those that are still being answered; who listens to events would never end
+
 
 @click.command()
 @target
@@ -43,7 +45,9 @@ def dashboard(
     app = find_app(target, url)
     web = create_app(app, token=token or None, read_only=read_only, allowed_hosts=allowed_hosts)
     click.echo(f"{one_line(app)} at http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends it)")
-    uvicorn.run(web, host=host, port=port, log_level="warning", server_header=False, date_header=False)
+    uvicorn.run(
+        web, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -91,7 +91,8 @@ class HandedOver(msgspec.Struct, frozen=True):
 def may_be_handed_over(job: NewJob) -> bool:
     """Whether whoever completes the one before it may have it at once."""
     waits = job.run_at or job.delay_seconds or job.order_key or job.blockers
-    return not waits and job.unique_key is None and job.lease_seconds is not None
+    plain = job.unique_key is None and job.expires_at is None and job.expires_seconds is None
+    return plain and not waits and job.lease_seconds is not None
 
 
 class Lease(msgspec.Struct, frozen=True):

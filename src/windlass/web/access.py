@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import time
@@ -75,7 +74,7 @@ def _credential(authorization: str) -> str:
         return rest if kind.lower() == "bearer" else ""
     try:
         return base64.b64decode(rest, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not Base64, or not UTF-8
         return ""
 
 

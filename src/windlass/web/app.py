@@ -53,6 +53,8 @@ def create_app(
     for name, trigger in (triggers or {}).items():
         if not isinstance(trigger, Trigger):
             raise InvalidInput(f"trigger {name!r} is a {type(trigger).__name__}, not a Trigger")
+    if read_only and triggers:
+        raise InvalidInput("triggers change things, and read_only=True says that nothing is changed")
     gate = Middleware(
         Gate,
         tokens=Tokens(token, tokens, read_only=read_only),

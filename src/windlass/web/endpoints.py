@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar, get_type_hints
@@ -48,6 +48,13 @@ class Asked:
         """Another tenant's job is none of theirs."""
         if self.access.tenant is not None and (await self.app.arequire(id)).tenant != self.access.tenant:
             raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
+
+    async def own_all(self, ids: Sequence[UUID]) -> None:
+        """The same of many. What is another's is told like what is not there."""
+        found = await self.app.arun_operation(lambda: self.app.store.get(ids)) if self.access.tenant and ids else []
+        missing = set(ids) - {job.id for job in found if job.tenant == self.access.tenant}
+        if self.access.tenant and missing:
+            raise JobNotFound(f"there is no job {min(missing)}: it never was, was deleted, or is no longer kept")
 
 
 @dataclass(frozen=True, slots=True)

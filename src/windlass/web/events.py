@@ -14,7 +14,6 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from ..app import Windlass
-from ..errors import WindlassError
 from ..insight import stat_facts
 from ..logs import Log
 from ..stores.wakeup import Hint
@@ -99,7 +98,7 @@ class Events:
         while True:
             try:
                 figures = await self._figures()
-            except WindlassError as error:
+            except Exception as error:  # one bad look is not the last
                 log.warning("the figures cannot be had: %s", error)
             else:
                 if figures != last:
@@ -126,4 +125,5 @@ async def listen(asked: Asked) -> EventStream:
     events: Events = asked.request.app.state.events
     if len(events.clients) >= MOST_CLIENTS:
         raise Problem(HTTPStatus.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} are listening already")
-    return EventStream(events.stream(), headers={"X-Accel-Buffering": "no"})
+    stream = iter(()) if asked.request.method == "HEAD" else events.stream()
+    return EventStream(stream, headers={"X-Accel-Buffering": "no"})

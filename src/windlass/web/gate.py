@@ -70,7 +70,7 @@ class Gate:
         if origin is None and site is None:
             return  # no browser
         foreign = site not in (None, "same-origin", "none")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        if origin is not None and _authority(origin) != headers.get("host", "").lower():
             foreign = True
         if foreign or (CHANGE_HEADER not in headers and "authorization" not in headers):
             raise Problem(HTTPStatus.FORBIDDEN, f"a browser's change must be same-origin and carry {CHANGE_HEADER}")
@@ -96,7 +96,7 @@ class Gate:
 
     def _bounded(self, headers: Headers, receive: Receive) -> Receive:
         length = headers.get("content-length", "0")
-        if not length.isdigit() or len(length) > 15 or int(length) > self.most_bytes:
+        if not (length.isascii() and length.isdigit()) or len(length) > 15 or int(length) > self.most_bytes:
             raise self._too_large()
         received = 0
 
@@ -129,6 +129,13 @@ def _unauthorized(headers: Headers, detail: str) -> Problem:
     """A browser asks its user for a password, if it is told to."""
     scheme = "Basic" if "text/html" in headers.get("accept", "") else "Bearer"
     return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": f'{scheme} realm="windlass"'})
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _path_below(scope: Scope) -> str:

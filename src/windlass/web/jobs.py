@@ -141,6 +141,7 @@ async def enqueue_job(asked: Asked, body: JobRequest) -> EnqueuedJob:
     options, own = body.options(), asked.access.tenant
     if own is not None and options.setdefault("tenant", own) != own:
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {body.tenant!r}")
+    await asked.own_all(options.get("after", ()))
     arguments = read_object(bytes(body.input), asked.app.max_payload, "input")
     job = await asked.app.aenqueue(body.type, arguments, **options)
     if not job.created:
@@ -161,6 +162,10 @@ async def get_job(asked: Asked, id: UUID) -> JobDetails:
 async def delete_job(asked: Asked, id: UUID) -> None:
     """Remove a job with its chain; refused while it runs, or while another chain waits for it."""
     await asked.own(id)
+    if asked.access.tenant is not None:
+        chain = (await asked.app.arequire(id)).chain_id
+        if any(job.tenant != asked.access.tenant for job in await asked.app.alist(chain=chain, limit=1000)):
+            raise Problem(HTTPStatus.FORBIDDEN, "jobs of other tenants are in this chain")
     await asked.app.adelete(id)
 
 
@@ -204,12 +209,12 @@ async def get_chain(asked: Asked, id: UUID, query: PageQuery) -> Chain:
     """A chain, by the id of any of its jobs."""
     await asked.own(id)
     chain = (await asked.app.arequire(id)).chain_id
-    page = await asked.app.alist(chain=chain, limit=query.limit, cursor=query.cursor)
+    page = await asked.app.alist(chain=chain, tenant=asked.access.tenant, limit=query.limit, cursor=query.cursor)
     newest = await _newest(asked.app, chain)
     return {
         "id": str(chain),
         "state": newest.state,
-        "output": newest.output,
+        "output": newest.output if asked.access.tenant in (None, newest.tenant) else None,
         "jobs": [job_facts(job) for job in sorted(page, key=lambda job: -job.chain_index)],
         "next_cursor": page.next_cursor,
     }

@@ -105,11 +105,14 @@ class Leases:
                 old = {a.job.id for a, moment in self._due.items() if moment - _seconds(a) / PART < now - ASK_SECONDS}
                 self._all_asked, self._all_answered_at = len(old) < len(self._due), now
                 asked |= old
-            attempts = [
-                attempt
+            wanted = [
+                (attempt, moment)
                 for attempt, moment in self._due.items()
-                if (moment <= now or (asked and attempt.job.id in asked)) and _may_be_written(attempt, moment, now)
+                if moment <= now or (asked and attempt.job.id in asked)
             ]
+            attempts = [attempt for attempt, moment in wanted if _may_be_written(attempt, moment, now)]
+            if len(attempts) < len(wanted):  # what is asked of the others is asked again
+                self._asked |= asked & ({attempt.job.id for attempt, _ in wanted} - {one.job.id for one in attempts})
         for start in range(0, len(attempts), MOST_AT_ONCE):
             self._renew_some(attempts[start : start + MOST_AT_ONCE])
 

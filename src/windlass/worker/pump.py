@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from ..app import Windlass
@@ -21,6 +22,8 @@ from .claiming import Served
 from .leases import Leases
 
 log = Log("windlass.worker")
+
+T = TypeVar("T")
 
 MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
@@ -47,6 +50,7 @@ class Pump:
         self._changes = self._looked = 0
         self._told = self._deserted = self._nothing_ahead = False
         self._sated = False  # the last round took all that it found
+        self._in_round, self._following = False, 0
         self._urgent: set[str] = set()
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -63,11 +67,12 @@ class Pump:
             self.buffer.room_made.clear()
             self.give_back(self.buffer.stale())
             try:
-                if self._urgent and await self._follow_chains():
+                followed = await self._alone(self._follow_chains()) if self._urgent else 0
+                if followed:
                     await self.rest(CHAIN_SECONDS)
                     continue
                 before, quiet = self._changes, self.buffer.free >= self.buffer.slots
-                room, claimed = await self.round()
+                room, claimed = await self._alone(self.round())
                 self.idle, self.quiet, self._looked = room > 0 and claimed == 0, quiet, before
                 self._sated = claimed < room
                 if self.idle:
@@ -83,6 +88,14 @@ class Pump:
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
 
+    async def _alone(self, claiming: Awaitable[T]) -> T:
+        """While we claim, nobody else does: what is free must not be given away twice."""
+        self._in_round = True
+        try:
+            return await claiming
+        finally:
+            self._in_round = False
+
     async def _follow_chains(self) -> int:
         """The next jobs of chains that went on here, and nothing else."""
         urgent, self._urgent = self._urgent, set()
@@ -96,7 +109,7 @@ class Pump:
         names = list(self.served)
         if self.all_queues and time.monotonic() > self._look_again:
             names = await self._look_for_queues()
-        most = max(min(self.buffer.room(), self.may_claim()), self.buffer.kept)
+        most = max(min(self.buffer.room(), self.room_left()), self.buffer.kept)
         if time.monotonic() - self._last_attempts_at > LAST_ATTEMPTS_SECONDS and not self.buffer.free:
             self.buffer.keep_slots(1)
         self._turn += 1
@@ -119,10 +132,10 @@ class Pump:
     async def _claim_from(self, served: Served) -> int:
         """For slots that are free whatever there is, last attempts too; then ahead what may wait in the buffer."""
         claimed = 0
-        for_slots = served.room(min(self.buffer.free or self.buffer.kept, self.may_claim()))
+        for_slots = served.room(min(self.buffer.free or self.buffer.kept, self.room_left()))
         if for_slots > 0 and not self.stopping:
             claimed += await self._claim(served, for_slots, prefetch=False)
-        ahead = min(served.room(min(self.buffer.room(), self.may_claim())), MOST_AT_ONCE)
+        ahead = min(served.room(min(self.buffer.room(), self.room_left())), MOST_AT_ONCE)
         if ahead > 0 and not self.stopping and claimed >= for_slots:
             claimed += await self._claim(served, ahead, prefetch=True)
         return claimed
@@ -145,8 +158,12 @@ class Pump:
             jobs = await self.app.arun_operation(lambda: self.app.store.adopt(token))
         served.claimed(jobs, wanted, began, request.after is None)
         attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
-        await self._tell_blockers([attempt for attempt in attempts if attempt.job.blockers_left is not None])
         self.leases.hold(attempts, began)
+        try:
+            await self._tell_blockers([attempt for attempt in attempts if attempt.job.blockers_left is not None])
+        except BaseException:
+            self.give_back(attempts)
+            raise
         if prefetch:
             self.buffer.put(attempts)
         else:
@@ -226,12 +243,27 @@ class Pump:
         served = self.served.get(job.queue)
         if served is None or self.stopping or not self._sated or self._woken.is_set() or job.max_attempts == 1:
             return False
-        room = served.room(min(self.buffer.free, self.may_claim()))
-        return room > 0 and job.type in self.app.tasks
+        if (
+            self._in_round
+            or served.room(min(self.buffer.free, self.room_left())) <= 0
+            or job.type not in self.app.tasks
+        ):
+            return False
+        self._following += 1  # a place is kept for it meanwhile
+        served.held += 1
+        return True
+
+    def not_following(self, job: NewJob) -> None:
+        """Whatever came of it: the place is not kept any longer."""
+        self._following -= 1
+        self.served[job.queue].held -= 1
 
     def followed(self, attempt: Attempt) -> None:
         self.served[attempt.job.queue].held += 1
         self.buffer.put([attempt])
+
+    def room_left(self) -> int:
+        return self.may_claim() - self._following
 
     def changed(self) -> None:
         """Something has ended, which may have freed others."""

@@ -43,10 +43,12 @@ class Settler:
         app: Windlass,
         settled: Callable[[list[Ended], list[Refusal], bool], None],
         follow: Callable[[NewJob], bool],
+        not_following: Callable[[NewJob], None],
         handed: Callable[[Job, UUID, float], None],
         name: str,
     ) -> None:
-        self.app, self.settled, self.follow, self.handed, self.name = app, settled, follow, handed, name
+        self.app, self.settled, self.handed, self.name = app, settled, handed, name
+        self.follow, self.not_following = follow, not_following
         self.waiting: list[Ended] = []
         self.under_way = 0
         self.full = False
@@ -102,8 +104,8 @@ class Settler:
 
     async def _write(self, batch: list[Ended]) -> None:
         """Until it is written: the database may be gone for a while, and a settlement can be sent twice."""
-        token = uuid4() if len(batch) == 1 and self._may_follow(batch[0]) else None
-        if token is not None and await self._hand_over(batch[0], token):
+        token, began = (uuid4() if len(batch) == 1 and self._may_follow(batch[0]) else None), time.monotonic()
+        if token is not None and await self._hand_over(batch[0], token, began):
             return
         delay = 0.1
         while True:
@@ -122,7 +124,7 @@ class Settler:
             else:
                 self.settled(batch, refusals, False)
                 if token is not None:
-                    await self._find_again(token)
+                    await self._find_again(token, began)
                 return
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(delay * 2, LONGEST_WAIT)
@@ -133,22 +135,24 @@ class Settler:
         following = ended[1].continues
         return following is not None and may_be_handed_over(following) and self.follow(following)
 
-    async def _hand_over(self, ended: Ended, token: UUID) -> bool:
+    async def _hand_over(self, ended: Ended, token: UUID, began: float) -> bool:
         """Whether that was all; where anything goes wrong it is written as any other is."""
-        settlement, began = ended[1], time.monotonic()
+        settlement = ended[1]
         try:
             done = await self.app.arun_operation(lambda: self.app.store.hand_over(settlement, token, self.name))
         except Exception as error:
             log.warning("job %s: what follows is claimed in another statement: %s", settlement.id, error)
             return False
+        finally:
+            if settlement.continues is not None:
+                self.not_following(settlement.continues)
         self.settled([ended], done.refusals, done.job is not None)
         if done.job is not None:
             self.handed(done.job, token, began)
         return True
 
-    async def _find_again(self, token: UUID) -> None:
+    async def _find_again(self, token: UUID, began: float) -> None:
         """The next job, if it was claimed before the answer was lost. If we cannot know, its lease will end."""
-        began = time.monotonic()
         with suppress(WindlassError):
             for job in await self.app.arun_operation(lambda: self.app.store.adopt(token)):
                 self.handed(job, token, began)

@@ -117,7 +117,9 @@ class Worker:
             self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
             poll_seconds=self.poll_seconds, may_claim=self._may_claim, give_back=self._give_back,
         )  # fmt: skip
-        self.settler = Settler(self.app, self._settled, self.pump.may_follow, self._handed, self.identity.name)
+        self.settler = Settler(
+            self.app, self._settled, self.pump.may_follow, self.pump.not_following, self._handed, self.identity.name
+        )
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
