@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID, uuid4
@@ -22,6 +23,7 @@ from .errors import InvalidInput, SchemaMismatch
 from .explaining import Explaining
 from .identity import Identity
 from .job import Job
+from .lifecycle import PENDING
 from .operation import Operation
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
 from .scheduling import Scheduling
@@ -37,6 +39,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+LOCKED_TRIES, LOCKED_SECONDS = 20, 0.01  # for the next of one order key
 
 
 class Windlass(Sending, Awaiting, Explaining, Scheduling):
@@ -235,12 +240,33 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
         while self.run_operation(self._admit).jobs:
             pass
-        return self.run_operation(lambda: self._claim(limit, **options))
+        for _ in range(LOCKED_TRIES):
+            attempts = self.run_operation(lambda: self._claim(limit, **options))
+            if attempts or not self.run_operation(lambda: self._is_locked(**options)):
+                break
+            time.sleep(LOCKED_SECONDS)
+        return attempts
 
     async def aclaim(self, limit: int = 10, **options: Any) -> list[Attempt]:
         while (await self.arun_operation(self._admit)).jobs:
             pass
-        return await self.arun_operation(lambda: self._claim(limit, **options))
+        for _ in range(LOCKED_TRIES):
+            attempts = await self.arun_operation(lambda: self._claim(limit, **options))
+            if attempts or not await self.arun_operation(lambda: self._is_locked(**options)):
+                break
+            await asyncio.sleep(LOCKED_SECONDS)
+        return attempts
+
+    def _is_locked(
+        self, *, order_key: str | None = None, tenant: str | None = None, queues: Sequence[str] | None = None, **_: Any
+    ) -> Operation[bool]:
+        """Whether the next of this key is due and was passed over, since someone has it locked for a moment. Whoever
+        asks for one key and is told of nothing may wait for the next hint, which nobody would send."""
+        head = (yield from self.store.head(tenant or "", order_key)) if order_key is not None else None
+        if head is None or head.state != PENDING or (queues is not None and head.queue not in queues):
+            return False
+        paused = yield from self.store.paused()
+        return head.queue not in paused and head.run_at <= (yield from self.store.now())
 
     # Working
 

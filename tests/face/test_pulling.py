@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
 from tests.face.either import Either
@@ -114,3 +116,15 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
     with pytest.raises(InvalidInput):
         await either.claim(**wrong)
     assert (await either.counts()).pending == 1
+
+
+def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(fresh_postgres_url: str) -> None:
+    app = Windlass(fresh_postgres_url)
+    job = app.enqueue("task", {}, order_key="key", tenant="acme")
+    assert app.claim(1, order_key="other", tenant="acme") == []
+    with psycopg.connect(fresh_postgres_url) as connection:
+        connection.execute("SELECT FROM windlass_jobs FOR UPDATE")
+        threading.Timer(0.05, connection.rollback).start()
+        (attempt,) = app.claim(1, order_key="key", tenant="acme")
+    assert attempt.job.id == job.id
+    app.close()

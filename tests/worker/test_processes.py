@@ -148,16 +148,17 @@ def test_l11_a_busy_interpreter_loses_no_lease_under_a_supervisor(workers: Worke
 
 
 def test_k7_a_stopped_worker_is_rescued_and_its_late_completion_refused(workers: Workers) -> None:
-    job = workers.enqueue("sleeps", seconds=0.5, name="a")
+    job = workers.enqueue("sleeps", seconds=1.6, name="a")
     first = workers.start()
     workers.until(lambda: "start a" in workers.notes())
+    time.sleep(0.7)  # what it says when it starts is written: stopped with SQLite's lock, it would stop everybody
     first.send_signal(signal.SIGSTOP)
     time.sleep(2.5)
     workers.start()
     workers.until(lambda: job.refresh().state == "completed")
     token = job.refresh()
     first.send_signal(signal.SIGCONT)
-    time.sleep(1.0)
+    time.sleep(1.5)
     assert job.refresh().attempt == token.attempt == 2
 
 

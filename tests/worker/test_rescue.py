@@ -37,7 +37,8 @@ child = os.fork()
 side = "parent" if child else "forked"
 (attempt,) = app.claim(1, queues=[side])
 asyncio.run(worker.run())
-print(os.getpid(), side, attempt.job.worker, worker.describe().name, *before, flush=True)
+words = os.getpid(), side, attempt.job.worker, worker.describe().name, *before
+os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # in one piece: both write to the same pipe
 if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
@@ -49,7 +50,7 @@ def names(url: str) -> dict[str, list[str]]:
     done = subprocess.run([sys.executable, "-c", FORKS, url], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert sorted(line[1] for line in lines) == ["forked", "parent"]
+    assert sorted(line[1] for line in lines) == ["forked", "parent"], (done.stdout, done.stderr)
     for pid, _, claimer, worker, *_ in lines:
         assert claimer.split(":")[1] == worker.split(":")[1] == pid
     return {line[1]: line[2:] for line in lines}
