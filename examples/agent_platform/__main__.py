@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 
 import click
 
 from windlass import WindlassError
 
+from ..tour import show
 from .platform import Platform
 from .settings import SettingsError, load_settings
 from .tour import tour
@@ -23,7 +23,7 @@ def main(context: click.Context, url: str | None) -> None:
     if url:
         os.environ["WINDLASS_URL"] = url
     if context.invoked_subcommand is None:
-        show(url)
+        show(tour, url)
 
 
 @main.command()
@@ -60,16 +60,6 @@ def start() -> Platform:
         return Platform(load_settings(os.environ))
     except (SettingsError, WindlassError) as error:
         raise click.UsageError(f"settings: {error}") from None
-
-
-def show(url: str | None) -> None:
-    """The tour; in a temporary folder if no database is named."""
-    with tempfile.TemporaryDirectory(prefix="windlass-agents-") as folder:
-        checks = tour(url or f"sqlite:///{folder}/agents.db", lambda done, total: None)
-    for check in checks:
-        click.echo(f"{'✓' if check.right else '✗'} {check.what}: {check.seen}")
-    if not all(check.right for check in checks):
-        raise SystemExit(1)
 
 
 if __name__ == "__main__":

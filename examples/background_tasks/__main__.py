@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 
 from windlass import InvalidInput, Windlass
 
+from ..tour import show
 from .memory import MemoryService
 from .processor import Processor
 from .settings import Settings, SettingsError, load_settings
@@ -36,7 +36,7 @@ def main(context: click.Context, url: str | None, file: Path | None) -> None:
         raise click.UsageError(f"settings: {error}") from None
     context.obj = (url, settings)
     if context.invoked_subcommand is None:
-        show(url)
+        show(tour, url)
 
 
 @main.command()
@@ -89,16 +89,6 @@ def opened(url: str | None) -> Iterator[Windlass]:
         yield app
     finally:
         app.close()
-
-
-def show(url: str | None) -> None:
-    """The tour, with what the processors log; in a temporary folder if no database is named."""
-    with tempfile.TemporaryDirectory(prefix="windlass-tasks-") as folder:
-        checks = tour(url or f"sqlite:///{folder}/tasks.db", lambda done, total: None)
-    for check in checks:
-        click.echo(f"{'✓' if check.right else '✗'} {check.what}: {check.seen}")
-    if not all(check.right for check in checks):
-        raise SystemExit(1)
 
 
 if __name__ == "__main__":

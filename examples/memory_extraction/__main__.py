@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import tempfile
-from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from windlass import WindlassError
 
+from ..tour import show
 from .batch import run_batch
 from .extraction import MemoryExtraction
 from .settings import Settings, SettingsError
@@ -32,20 +28,8 @@ def main(context: click.Context, url: str | None) -> None:
             context.obj.prepare()
         except (SettingsError, WindlassError) as error:
             raise click.UsageError(str(error)) from None
-    elif url:
-        sys.exit(show(url))
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            sys.exit(show(f"sqlite:///{Path(folder) / 'memories.db'}"))
-
-
-def show(url: str) -> int:
-    table = Table("what", "expected", "seen", title="Memory extraction")
-    checks = tour(url, lambda done, total: None)
-    for check in checks:
-        table.add_row(check.what, str(check.expected), str(check.seen), style=None if check.right else "red")
-    Console().print(table)
-    return 0 if all(check.right for check in checks) else 1
+        show(tour, url)
 
 
 @main.command()

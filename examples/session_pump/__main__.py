@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
-
 import click
 
+from ..tour import show
 from .tour import tour
 
 
@@ -15,11 +12,7 @@ from .tour import tour
 @click.option("--url", help="An empty database; a SQLite file in a temporary folder if not given.")
 def main(url: str | None) -> None:
     """Pump the messages of three sessions, and show that nothing was lost, doubled or out of order."""
-    with tempfile.TemporaryDirectory() as folder:
-        checks = tour(url or f"sqlite:///{Path(folder) / 'messages.db'}", lambda done, total: None)
-    for check in checks:
-        click.echo(f"{'ok' if check.right else 'WRONG':6}{check.what}: {check.seen} (expected {check.expected})")
-    sys.exit(0 if all(check.right for check in checks) else 1)
+    show(tour, url)
 
 
 if __name__ == "__main__":

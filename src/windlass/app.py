@@ -242,7 +242,8 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             pass
         for _ in range(LOCKED_TRIES):
             attempts = self.run_operation(lambda: self._claim(limit, **options))
-            if attempts or not self.run_operation(lambda: self._is_locked(**options)):
+            keyed = options.get("order_key") is not None
+            if attempts or not keyed or not self.run_operation(lambda: self._is_locked(**options)):
                 break
             time.sleep(LOCKED_SECONDS)
         return attempts
@@ -252,17 +253,18 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             pass
         for _ in range(LOCKED_TRIES):
             attempts = await self.arun_operation(lambda: self._claim(limit, **options))
-            if attempts or not await self.arun_operation(lambda: self._is_locked(**options)):
+            keyed = options.get("order_key") is not None
+            if attempts or not keyed or not await self.arun_operation(lambda: self._is_locked(**options)):
                 break
             await asyncio.sleep(LOCKED_SECONDS)
         return attempts
 
     def _is_locked(
-        self, *, order_key: str | None = None, tenant: str | None = None, queues: Sequence[str] | None = None, **_: Any
+        self, *, order_key: str, tenant: str | None = None, queues: Sequence[str] | None = None, **_: Any
     ) -> Operation[bool]:
         """Whether the next of this key is due and was passed over, since someone has it locked for a moment. Whoever
         asks for one key and is told of nothing may wait for the next hint, which nobody would send."""
-        head = (yield from self.store.head(tenant or "", order_key)) if order_key is not None else None
+        head = yield from self.store.head(tenant or "", order_key)
         if head is None or head.state != PENDING or (queues is not None and head.queue not in queues):
             return False
         paused = yield from self.store.paused()

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from .. import codec
 from ..app import Windlass
 from ..errors import InvalidInput, JobNotFound, WindlassError
+from ..job import Job
 from .access import Access, Scope
 from .problems import Problem
 
@@ -44,10 +45,17 @@ class Asked:
     request: Request
     status: int = 200
 
-    async def own(self, id: UUID) -> None:
-        """Another tenant's job is none of theirs."""
-        if self.access.tenant is not None and (await self.app.arequire(id)).tenant != self.access.tenant:
+    async def job(self, id: UUID) -> Job:
+        """The job. Another tenant's is told like one that is not there."""
+        job = await self.app.arequire(id)
+        if self.access.tenant not in (None, job.tenant):
             raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
+        return job
+
+    async def own(self, id: UUID) -> None:
+        """Before something is done to it: whether it is theirs."""
+        if self.access.tenant is not None:
+            await self.job(id)
 
     async def own_all(self, ids: Sequence[UUID]) -> None:
         """The same of many. What is another's is told like what is not there."""

@@ -154,16 +154,14 @@ async def enqueue_job(asked: Asked, body: JobRequest) -> EnqueuedJob:
 @endpoint("GET", "/v1/jobs/{id}", "read")
 async def get_job(asked: Asked, id: UUID) -> JobDetails:
     """All that there is to know of one job."""
-    await asked.own(id)
-    return job_details(await asked.app.arequire(id))
+    return job_details(await asked.job(id))
 
 
 @endpoint("DELETE", "/v1/jobs/{id}", "admin", status=204)
 async def delete_job(asked: Asked, id: UUID) -> None:
     """Remove a job with its chain; refused while it runs, or while another chain waits for it."""
-    await asked.own(id)
     if asked.access.tenant is not None:
-        chain = (await asked.app.arequire(id)).chain_id
+        chain = (await asked.job(id)).chain_id
         if any(job.tenant != asked.access.tenant for job in await asked.app.alist(chain=chain, limit=1000)):
             raise Problem(HTTPStatus.FORBIDDEN, "jobs of other tenants are in this chain")
     await asked.app.adelete(id)
@@ -207,8 +205,7 @@ async def explain_job(asked: Asked, id: UUID) -> Explanation:
 @endpoint("GET", "/v1/chains/{id}", "read")
 async def get_chain(asked: Asked, id: UUID, query: PageQuery) -> Chain:
     """A chain, by the id of any of its jobs."""
-    await asked.own(id)
-    chain = (await asked.app.arequire(id)).chain_id
+    chain = (await asked.job(id)).chain_id
     page = await asked.app.alist(chain=chain, tenant=asked.access.tenant, limit=query.limit, cursor=query.cursor)
     newest = await _newest(asked.app, chain)
     return {

@@ -7,14 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import httpx
-import psycopg
 import pytest
 from msgspec.structs import replace
-from pymongo import MongoClient
 
 from examples.agent_platform.model import Reply, StandIn
 from examples.agent_platform.platform import Platform
@@ -71,29 +67,6 @@ class Replicas:
 
     def work(self, **options: Any) -> int:
         return self.app.run_worker(until_idle=True, **options)
-
-
-@pytest.fixture(scope="session")
-def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('agents') / 'agents.db'}"
-
-
-@pytest.fixture(scope="session")
-def postgres_home(postgres_url: str) -> Iterator[str]:
-    name = f"agents_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture(scope="session")
-def mongodb_home(mongodb_url: str) -> Iterator[str]:
-    name = f"agents_{uuid4().hex}"
-    yield urlsplit(mongodb_url)._replace(path=f"/{name}").geturl()
-    client: MongoClient[Any] = MongoClient(mongodb_url)
-    with client:
-        client.drop_database(name)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mongodb"])

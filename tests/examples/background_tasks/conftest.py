@@ -9,12 +9,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
-import psycopg
 import pytest
-from pymongo import MongoClient
 
 from examples.background_tasks.memory import MemoryService
 from examples.background_tasks.processor import Processor
@@ -54,29 +50,6 @@ class Replicas:
         claimed = task.attempts[-1].started_at
         assert claimed is not None
         return task.run_at - claimed
-
-
-@pytest.fixture(scope="session")
-def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('tasks') / 'tasks.db'}"
-
-
-@pytest.fixture(scope="session")
-def postgres_home(postgres_url: str) -> Iterator[str]:
-    name = f"tasks_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture(scope="session")
-def mongodb_home(mongodb_url: str) -> Iterator[str]:
-    name = f"tasks_{uuid4().hex}"
-    yield urlsplit(mongodb_url)._replace(path=f"/{name}").geturl()
-    client: MongoClient[Any] = MongoClient(mongodb_url)
-    with client:
-        client.drop_database(name)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mongodb"])
