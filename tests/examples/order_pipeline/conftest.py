@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,21 @@ async def working(pipeline: Pipeline, rescue_interval: float = 60) -> AsyncItera
     """A worker that all but never polls: what it does, hints made it do."""
     async with pipeline.app.worker(concurrency=10, poll_interval=60, rescue_interval=rescue_interval, grace=1):
         yield
+
+
+def interruptions(pipeline: Pipeline) -> asyncio.Queue[str | None]:
+    """Why attempts were interrupted, as they are told it."""
+    told: asyncio.Queue[str | None] = asyncio.Queue()
+
+    @pipeline.app.middleware
+    async def notice(attempt: Any, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except asyncio.CancelledError:
+            told.put_nowait(attempt.why)
+            raise
+
+    return told
 
 
 async def work(pipeline: Pipeline) -> None:

@@ -14,7 +14,7 @@ from examples.order_pipeline.pipeline import PATIENT, Pipeline
 from windlass import Unique
 from windlass.policy import Policy
 
-from .conftest import PLAIN, FrankBank, lamp, steps, the, until, work, working
+from .conftest import PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
 
 
 async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None:
@@ -152,16 +152,7 @@ async def test_004_3_retries_without_end_at_the_right_moment(pipeline: Pipeline,
 async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipeline, bank: FrankBank) -> None:
     """004.4: 60 s if nothing is said; whoever has lost it is interrupted, and writes nothing."""
     assert Policy().lease_seconds == pipeline.charge.policy.lease_seconds == 60
-    told: asyncio.Queue[str | None] = asyncio.Queue()
-
-    @pipeline.app.middleware
-    async def notice(attempt: Any, call_next: Any) -> Any:
-        try:
-            return await call_next()
-        except asyncio.CancelledError:
-            told.put_nowait(attempt.why)
-            raise
-
+    told = interruptions(pipeline)
     bank.open.clear()
     async with working(pipeline):
         job = await pipeline.charge.using(lease=1).aenqueue(lamp())

@@ -23,7 +23,7 @@ from examples.order_pipeline.pipeline import Pipeline
 from examples.order_pipeline.tour import tour
 from windlass import Conflict, InvalidInput, JobNotFound
 
-from .conftest import PLAIN, FrankBank, lamp, steps, the, until, work, working
+from .conftest import PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
 
 ROOT = Path(__file__).parents[3]
 
@@ -81,16 +81,7 @@ async def test_004_8_a_person_approves_without_a_worker(pipeline: Pipeline) -> N
 
 async def test_004_8_a_worker_that_runs_it_is_told(pipeline: Pipeline, bank: FrankBank) -> None:
     """004.8: paid in cash while the bank is still thinking; the worker's attempt ends, and it says why (004.4)."""
-    told: asyncio.Queue[str | None] = asyncio.Queue()
-
-    @pipeline.app.middleware
-    async def notice(attempt: Any, call_next: Any) -> Any:
-        try:
-            return await call_next()
-        except asyncio.CancelledError:
-            told.put_nowait(attempt.why)
-            raise
-
+    told = interruptions(pipeline)
     bank.open.clear()
     async with working(pipeline):
         job = await pipeline.order(lamp())
