@@ -27,6 +27,7 @@ from .twins import twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from .app import T, Windlass
 
@@ -57,6 +58,7 @@ class Attempt:
         "interrupter",
         "job",
         "recorded",
+        "renewal",
         "settled",
         "stop",
         "task",
@@ -76,6 +78,7 @@ class Attempt:
         self._renewed_until: datetime | None = None
         self._blockers: Sequence[Blocker] = ()
         self.block: Block | None = None
+        self.renewal: Future[None] | None = None  # of its lease, while one is under way
         self.recorded: Settlement | None = None
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent import futures
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 NOTHING = object()
+RENEWAL_SECONDS = 1.0  # that a block waits for a renewal that is under way
 
 
 class BlockConflict(WindlassError):
@@ -47,6 +50,8 @@ class Block:
         return self.attempt.with_notes(self.attempt.completion(value))
 
     def _open(self) -> None:
+        """From here on renewals wait; the block then waits for the one that is under way: in MongoDB a transaction and
+        a renewal that was written after it began would collide, and the handler would have to begin again."""
         if self.attempt.settled or self.attempt.block is not None:
             raise Conflict(f"job {self.attempt.job.id}: one attempt ends in one block")
         self._joined = joined.set(self)
@@ -68,9 +73,15 @@ class Block:
     # Sync
 
     def __enter__(self) -> Any:
-        self._manager = self.connections.transaction()
-        self.connection = self._manager.__enter__()
         self._open()
+        try:
+            if (renewal := self.attempt.renewal) is not None and not renewal.done():
+                futures.wait([renewal], RENEWAL_SECONDS)
+            self._manager = self.connections.transaction()
+            self.connection = self._manager.__enter__()
+        except BaseException:
+            self._close()
+            raise
         return self.connection
 
     def __exit__(
@@ -96,9 +107,15 @@ class Block:
     # Async
 
     async def __aenter__(self) -> Any:
-        self._manager = self.connections.atransaction()
-        self.connection = await self._manager.__aenter__()
         self._open()
+        try:
+            if (renewal := self.attempt.renewal) is not None and not renewal.done():
+                await asyncio.wait([asyncio.wrap_future(renewal)], timeout=RENEWAL_SECONDS)
+            self._manager = self.connections.atransaction()
+            self.connection = await self._manager.__aenter__()
+        except BaseException:
+            self._close()
+            raise
         return self.connection
 
     async def __aexit__(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
+import time
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from windlass import Attempt, Continue, JobCancelled, LeaseLost, Windlass
+from windlass.operation import Operation
+from windlass.stores.store import Lease, Renewal
 
 from .conftest import Ledger
 
@@ -275,3 +280,36 @@ async def test_a_cancel_that_comes_in_a_block_is_heard_after_it(app: Windlass) -
         await app.acancel(job.id)
         with pytest.raises(JobCancelled):
             await job.aresult(timeout=15)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_block_begins_after_the_renewal_that_is_under_way(
+    app: Windlass, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    under_way, renew, starts = threading.Event(), app.store.renew, []
+
+    def hesitating(leases: Sequence[Lease]) -> Operation[list[Renewal]]:
+        under_way.set()
+        time.sleep(0.3)
+        return (yield from renew(leases))
+
+    monkeypatch.setattr(app.store, "renew", hesitating)
+
+    async def in_loop(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        await asyncio.to_thread(under_way.wait, 10)
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "once")
+            await asyncio.sleep(0.5)
+
+    def in_thread(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        under_way.wait(10)
+        with attempt.transaction() as connection:
+            ledger.write(connection, "once")
+            time.sleep(0.5)
+
+    task = app.task(lease=3)(in_loop) if kind == "async" else app.task(lease=3)(in_thread)
+    async with app.worker():
+        await (await task.aenqueue()).aresult(timeout=20)
+    assert (starts, ledger.entries) == ([1], ["once"])

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from uuid import UUID
 
 from ..app import Windlass
@@ -98,6 +99,15 @@ class Leases:
             self._wake.clear()
 
     def _renew(self) -> None:
+        under_way: Future[None] = Future()
+        try:
+            attempts = self._choose(under_way)
+            for start in range(0, len(attempts), MOST_AT_ONCE):
+                self._renew_some(attempts[start : start + MOST_AT_ONCE])
+        finally:
+            under_way.set_result(None)
+
+    def _choose(self, under_way: Future[None]) -> list[Attempt]:
         now = time.monotonic()
         with self._lock:
             asked, self._asked = self._asked, set()
@@ -110,11 +120,12 @@ class Leases:
                 for attempt, moment in self._due.items()
                 if moment <= now or (asked and attempt.job.id in asked)
             ]
+            for attempt, _ in wanted:  # before it is asked for its block: one of the two sees the other
+                attempt.renewal = under_way
             attempts = [attempt for attempt, moment in wanted if _may_be_written(attempt, moment, now)]
             if len(attempts) < len(wanted):  # what is asked of the others is asked again
                 self._asked |= asked & ({attempt.job.id for attempt, _ in wanted} - {one.job.id for one in attempts})
-        for start in range(0, len(attempts), MOST_AT_ONCE):
-            self._renew_some(attempts[start : start + MOST_AT_ONCE])
+        return attempts
 
     def _renew_some(self, attempts: list[Attempt]) -> None:
         sent = time.monotonic()
