@@ -30,6 +30,16 @@ def test_async_and_sync_handlers_run_and_are_given_their_attempt(app: Windlass) 
     assert [job.result() for job in jobs] == [[1, 1, True, "acme"], [2, 1]]
 
 
+def test_whoever_holds_a_job_is_on_the_list_of_workers(app: Windlass) -> None:
+    @app.task
+    async def whose(attempt: Attempt) -> bool:
+        return attempt.job.worker in {worker.name for worker in await app.aworkers()}
+
+    job = whose.enqueue()
+    work(app)
+    assert job.result() is True
+
+
 def test_many_run_at_once_as_many_as_concurrency_says(app: Windlass) -> None:
     running = most = 0
 

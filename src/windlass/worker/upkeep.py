@@ -38,7 +38,7 @@ class Upkeep:
             group.create_task(self._now_and_then(self.rescue_seconds, self.rescue))
             group.create_task(self._now_and_then(2 * self.rescue_seconds, self.expire, at_once=True))
             group.create_task(self._now_and_then(PRUNE_SECONDS, self.prune))
-            group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat, at_once=True))
+            group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat))
 
     async def _now_and_then(self, seconds: float, errand: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
         delay = 0.0 if at_once else seconds

@@ -123,6 +123,7 @@ class Worker:
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
+        await self.upkeep.beat()  # whoever holds a job is on the list of workers
         self.leases.start()
         if self.report is not None:
             self.report(ready=True)
