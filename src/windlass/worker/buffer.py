@@ -1,8 +1,9 @@
 """The local buffer between claims and slots.
 
-Slots are long-lived and wait here; whoever has waited longest gets the next job. The buffer holds what the slots will
-have finished in about a tenth of a second, so that no job waits here while another worker is idle; before one has run,
-nothing lies here, and where they turn out to take long, what lies here is given back.
+Slots are long-lived and wait here; whoever came last gets the next job: what it works with is still in the caches. The
+buffer holds what the slots will have finished in about a tenth of a second, so that no job waits here while another
+worker is idle; before one has run, nothing lies here, and where they turn out to take long, what lies here is given
+back.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Buffer:
 
     def _wake_one(self) -> None:
         while self._waiting:
-            future = self._waiting.popleft()
+            future = self._waiting.pop()
             if not future.done():
                 future.set_result(None)
                 return

@@ -12,8 +12,8 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -239,11 +239,6 @@ class PostgresConnections:
     # Async
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
-        async with self.alink() as link:
-            return await arun(make, link)
-
-    @asynccontextmanager
-    async def alink(self) -> AsyncIterator[AsyncLink]:
         self._after_fork()
         pool = self._loops.get(loop := asyncio.get_running_loop())
         if pool is None:
@@ -255,7 +250,7 @@ class PostgresConnections:
                 link = candidate if usable(candidate.connection) else None
             link = link or await self._aconnect()
             try:
-                yield link
+                return await arun(make, link)
             finally:
                 if idle(link.connection):
                     pool.idle.append(link)
