@@ -269,7 +269,7 @@ def test_bad_input_changes_nothing(app: Windlass) -> None:
     assert app.counts().total == 0
 
 
-@pytest.mark.parametrize("fault", ["own chain", "unknown", "taken key"])
+@pytest.mark.parametrize("fault", ["own chain", "unknown", "taken key", "kept key", "replaced key", "taken id"])
 def test_a_chain_that_cannot_go_on_fails_and_holds_up_nobody(app: Windlass, fault: str) -> None:
     @app.task
     def last() -> str:
@@ -282,18 +282,22 @@ def test_a_chain_that_cannot_go_on_fails_and_holds_up_nobody(app: Windlass, faul
             "own chain": last.using(after=[dependent]),
             "unknown": last.using(after=[uuid4()]),
             "taken key": last.using(unique=Unique("key", until="finished", on_conflict="raise")),
+            "kept key": last.using(unique=Unique("key", until="finished")),
+            "replaced key": last.using(unique=Unique("claimed", until="claimed", on_conflict="replace")),
+            "taken id": last.using(id=taken.id),
         }
         return Continue(calls[fault].call())
 
-    last.using(unique=Unique("key", until="finished"), delay="1h").enqueue()
+    taken = last.using(unique=Unique("key", until="finished"), delay="1h").enqueue()
+    last.using(unique=Unique("claimed"), delay="1h").enqueue()
     jobs = [first.enqueue(), last.enqueue()]
     app.run_worker(until_idle=True, queues=["default"])
     assert jobs[1].result() == "end"
     failed = jobs[0].refresh()
     assert failed.state == "failed"
     assert failed.error is not None
-    names = {"own chain": "InvalidInput", "unknown": "JobNotFound", "taken key": "Conflict"}
-    assert failed.error.type == names[fault]
+    names = {"own chain": "InvalidInput", "unknown": "JobNotFound"}
+    assert failed.error.type == names.get(fault, "Conflict")
     assert len(list(app.list(chain=failed.id))) == 1
 
 

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import msgspec
 
-from ..errors import InvalidInput, JobNotFound
+from ..errors import Conflict, InvalidInput, JobNotFound
 from ..job import NewJob
 from ..operation import Operation
+from .store import Enqueued
 
 
 class Waiting:
@@ -71,3 +72,11 @@ class Waiting:
                 further = yield from self.awaited_by(ahead)
                 further.update(*(of_batch.get(chain, ()) for chain in ahead))
                 ahead = further - reached
+
+
+def refuse_taken(jobs: Sequence[NewJob], added: Sequence[Enqueued]) -> None:
+    """A chain goes on with a job of its own: one that is there already, by its id or its unique key, is another's."""
+    for new, answer in zip(jobs, added, strict=True):
+        if answer.job.chain_id != new.chain_id:
+            held = f"the unique key {new.unique_key!r}" if new.unique_key else "its id"
+            raise Conflict(f"{new.type} cannot be the next job of the chain: {held} belongs to job {answer.job.id}")

@@ -19,6 +19,7 @@ from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, FINISHED, PENDING
 from ...operation import Operation, Request
 from ...outcome import Settlement
+from ..waiting import refuse_taken
 from ..wakeup import Hint
 from .documents import HEAD, Document, chain_of, lane_of
 from .endings import final_state
@@ -52,10 +53,9 @@ class Entangled(Enqueues, Lanes):
             return set()
         jobs: list[NewJob] = [new for new, _ in following]
         added = yield from self.enqueue(jobs)
+        refuse_taken(jobs, added)
         linked = [
-            answer.job.id
-            for answer, (_, document) in zip(added, following, strict=True)
-            if answer.created and document.get("linked")
+            answer.job.id for answer, (_, document) in zip(added, following, strict=True) if document.get("linked")
         ]
         if linked:
             yield Request(self.jobs, "update_many", ({"_id": {"$in": linked}}, {"$inc": {"linked": 1}}))

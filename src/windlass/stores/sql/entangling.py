@@ -17,6 +17,7 @@ from ...lifecycle import COMPLETED, LIVE, PENDING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..store import Admitted, Blocker, Enqueued
+from ..waiting import refuse_taken
 from ..wakeup import Hint
 from .places import Place, Places
 
@@ -100,6 +101,7 @@ class Entangling(Places):
         if not jobs:
             return set()
         added = yield from self.enqueue(jobs)
+        refuse_taken(jobs, added)
         yield self.statement("link_next", ids=self.array([one.job.id for one in added]))
         return {one.job.queue for one in added}
 
