@@ -285,19 +285,21 @@ class Acting:
 
     workers, aworkers = twins(_workers)
 
-    def _rescue_some(self, stale_before: datetime | None) -> Operation[int]:
-        settlements = yield from self.store.rescue(CHUNK, stale_before=stale_before)
-        return len(settlements)
+    def rescue_some(self, limit: int, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
+        """Whoever still runs what is taken from it is told."""
+        settlements = yield from self.store.rescue(limit, stale_before=stale_before)
+        yield from self._hint([Hint("told", str(settlement.id)) for settlement in settlements])
+        return settlements
 
     def rescue(self, stale_before: datetime | None = None) -> int:
         """Give back what dead workers hold: whose lease is over or, with `stale_before`, who was last heard of
         before that. Workers do this by themselves."""
-        return _repeat(lambda: self.run_operation(lambda: self._rescue_some(stale_before)))
+        return _repeat(lambda: len(self.run_operation(lambda: self.rescue_some(CHUNK, stale_before))))
 
     async def arescue(self, stale_before: datetime | None = None) -> int:
         total = 0
-        while count := await self.arun_operation(lambda: self._rescue_some(stale_before)):
-            total += count
+        while settlements := await self.arun_operation(lambda: self.rescue_some(CHUNK, stale_before)):
+            total += len(settlements)
         return total
 
     def expire(self) -> int:

@@ -49,7 +49,6 @@ class Attempt:
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
     __slots__ = (
-        "_blockers",
         "_notes",
         "_renewed_until",
         "app",
@@ -63,6 +62,7 @@ class Attempt:
         "stop",
         "task",
         "token",
+        "waited_for",
         "why",
     )  # fmt: skip
 
@@ -76,10 +76,10 @@ class Attempt:
         self.interrupter: Callable[[], None] | None = None
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
-        self._blockers: Sequence[Blocker] = ()
+        self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
         self.renewal: Future[None] | None = None  # of its lease, while one is under way
-        self.recorded: Settlement | None = None
+        self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -97,10 +97,10 @@ class Attempt:
     @property
     def blockers(self) -> list[Any]:
         """What the chains that it waited for returned, as plain JSON values, in the order of `after=`."""
-        return [None if one.output is None else msgspec.json.decode(one.output) for one in self._blockers]
+        return [None if one.output is None else msgspec.json.decode(one.output) for one in self.waited_for]
 
     def had(self, blockers: Sequence[Blocker]) -> None:
-        self._blockers = blockers
+        self.waited_for = blockers
 
     @property
     def lease(self) -> Lease:
@@ -252,6 +252,7 @@ class Attempt:
 
     def _renew(self) -> Operation[datetime]:
         """Hold the job for another lease from now on; when that ends."""
+        self._refuse_in_block("a lease is renewed by the worker, or before the block")
         (renewal,) = yield from self.app.store.renew([self.renewing()])
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
@@ -270,8 +271,15 @@ class Attempt:
     def _settle(self, settlement: Settlement) -> Operation[None]:
         if self.settled:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
-        yield from settle_or_raise(self, self.with_notes(settlement))
-        self.settled = True
+        self._refuse_in_block("complete() says how it ends; to end otherwise, raise Fail, Retry or Snooze")
+        settlement = self.with_notes(settlement)
+        yield from settle_or_raise(self, settlement)
+        self.settled, self.recorded = True, settlement
+
+    def _refuse_in_block(self, instead: str) -> None:
+        """On another connection it would wait for the block, which waits for it, or collide with it."""
+        if self.block is not None:
+            raise Conflict(f"job {self.job.id}: not inside attempt.transaction(): {instead}")
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         return self.app.run_operation(make)

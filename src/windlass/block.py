@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .errors import Conflict, LeaseLost, WindlassError
+from .lifecycle import COMPLETED
 from .operation import Operation
 from .outcome import Settlement
+from .stores.wakeup import Hint
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -62,8 +64,8 @@ class Block:
         if self._joined is not None:
             joined.reset(self._joined)
 
-    def _settled(self) -> None:
-        self.attempt.settled = True
+    def _settled(self, settlement: Settlement | None) -> None:
+        self.attempt.settled, self.attempt.recorded = True, settlement
 
     def _again(self, error: BaseException | None) -> BlockConflict | None:
         if error is None or not self.connections.is_transient(error):
@@ -88,6 +90,7 @@ class Block:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+        settlement = None
         try:
             if error is None:
                 settlement = self._settlement()
@@ -100,7 +103,7 @@ class Block:
         except BaseException as refusal:
             raise self._again(refusal) or refusal from None
         if error is None:
-            self._settled()
+            self._settled(settlement)
         elif (conflict := self._again(error)) is not None:
             raise conflict from error
 
@@ -122,6 +125,7 @@ class Block:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+        settlement = None
         try:
             if error is None:
                 settlement = self._settlement()
@@ -134,7 +138,7 @@ class Block:
         except BaseException as refusal:
             raise self._again(refusal) or refusal from None
         if error is None:
-            self._settled()
+            self._settled(settlement)
         elif (conflict := self._again(error)) is not None:
             raise conflict from error
 
@@ -144,6 +148,24 @@ joined: ContextVar[Block | None] = ContextVar("windlass_block", default=None)
 
 
 def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]:
-    refusals = yield from attempt.app.store.settle([settlement])
+    app, following = attempt.app, settlement.continues
+    refusals = yield from app.store.settle([settlement])
     if refusals:
         raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}")
+    if attempt.recorded is not None:
+        yield from _refuse_second(attempt, settlement)
+    if following is not None and app.notify:  # the worker that serves it may be another
+        yield from app.store.hint([Hint("ready", following.queue)])
+
+
+def _refuse_second(attempt: Attempt, settlement: Settlement) -> Operation[None]:
+    """The attempt has been completed before, in a transaction of the caller's own. If that one was rolled back, this is
+    what counts; if not, the store takes this for the same, sent again, and nothing of it was written."""
+    if settlement.state != COMPLETED:
+        return  # this the store tells apart
+    following = settlement.continues
+    found = yield from attempt.app.store.get([attempt.job.id if following is None else following.id])
+    if following is None and not found:
+        return  # what is not kept cannot be compared
+    if not found or (following is None and found[0].output_json != settlement.output):
+        raise Conflict(f"job {attempt.job.id}: this attempt has been settled already")

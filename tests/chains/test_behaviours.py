@@ -92,7 +92,7 @@ async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(app: Windlass)
     told: list[str | None] = []
     started, ended = asyncio.Event(), asyncio.Event()
 
-    @app.task(lease=1)
+    @app.task(lease=60)  # whose renewal would notice it after twenty seconds
     async def endless(attempt: Attempt) -> None:
         started.set()
         try:
@@ -104,6 +104,7 @@ async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(app: Windlass)
     async with app.worker(rescue_interval=60):
         await endless.aenqueue()
         await asyncio.wait_for(started.wait(), 10)
+        await asyncio.sleep(2.5)  # what it asks for when it begins to listen has been answered: now only a hint tells
         await app.arescue(stale_before=datetime.now(UTC) + timedelta(hours=1))
         await asyncio.wait_for(ended.wait(), 15)
     assert told == ["taken by another"]

@@ -115,8 +115,14 @@ class Executor:
                 result = error
             break
         attempt.task = None
-        if attempt.settled or attempt.recorded is not None:
-            return _said_before(attempt, result)
+        if attempt.settled:
+            _tell_what_is_ignored(attempt, result)
+            return None
+        if attempt.recorded is not None and not isinstance(result, BaseException) and result != "null":
+            log.warning(
+                "job %s: what the handler returned counts only if its own transaction was rolled back",
+                job.id, extra=job_fields(job),
+            )  # fmt: skip
         if type(result) is str and not attempt.interrupted:
             return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
         if isinstance(result, Settlement):
@@ -126,6 +132,8 @@ class Executor:
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
         job = attempt.job
         match attempt.stop:
+            case Stop.LEASE_LOST if attempt.recorded is not None:
+                return attempt.recorded  # the lease may have ended with the job: the store knows
             case Stop.LEASE_LOST:
                 log.warning(
                     "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
@@ -160,12 +168,9 @@ def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
         raise Snooze(f"this version cannot read the payload: {error}", after=UNREADABLE_SECONDS) from error
 
 
-def _said_before(attempt: Attempt, result: object) -> Settlement | None:
-    """The handler has said how it ends, in a transaction. Nothing that it does afterwards changes that."""
+def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
+    """The handler has settled its job itself. Nothing that it does afterwards changes that."""
     job = attempt.job
-    if isinstance(result, BaseException) and attempt.recorded is not None:
-        # Whether its own transaction was committed only the store knows: if it was, this is refused there.
-        return attempt.with_notes(decide(job, attempt.token, result, random=random.random))
     if isinstance(result, BaseException):
         log.warning(
             "job %s: completed in its transaction, and then raised %s: nothing is undone", job.id,
@@ -176,7 +181,6 @@ def _said_before(attempt: Attempt, result: object) -> Settlement | None:
             "job %s: what the handler returned is ignored: it has completed in a transaction", job.id,
             extra=job_fields(job),
         )  # fmt: skip
-    return attempt.recorded
 
 
 async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:

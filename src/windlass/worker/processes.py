@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ..attempt import Attempt, current
+from ..block import BlockConflict
 from ..errors import WindlassError
 from ..job import Job
 from ..outcome import Cancel, Continue, Described, Fail, Retry, Snooze, describe_error
@@ -98,7 +99,7 @@ class _Child:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
         try:
-            self.pipe.send((place, job, attempt.token))
+            self.pipe.send((place, job, attempt.token, attempt.waited_for))
             while True:
                 kind, value = self.pipe.recv()
                 if kind == "progress":
@@ -134,12 +135,14 @@ def serve(pipe: Connection) -> None:
     sys.path.insert(0, os.getcwd())
     while True:
         try:
-            (module, name), job, token = pipe.recv()
+            (module, name), job, token, blockers = pipe.recv()
         except EOFError:
             return
         try:
             task = _find(module, name)
-            answer: tuple[str, Any] = _call(task, _ChildAttempt(task.app, job, token, pipe))
+            attempt = _ChildAttempt(task.app, job, token, pipe)
+            attempt.had(blockers)
+            answer: tuple[str, Any] = _call(task, attempt)
         except BaseException as error:
             answer = _ended_badly(error)
         pipe.send(answer)
@@ -170,7 +173,7 @@ def _ended_badly(error: BaseException) -> tuple[str, Any]:
     """How the handler ended, as plain data: an exception of its own might not survive the journey."""
     if isinstance(error, Retry | Snooze):
         return type(error).__name__, (str(error), error.after, error.at)
-    if isinstance(error, Fail | Cancel):
+    if isinstance(error, Fail | Cancel | BlockConflict):
         return type(error).__name__, (str(error),)
     return "error", describe_error(error)
 
@@ -179,6 +182,8 @@ def _raised(kind: str, value: Any) -> BaseException:
     if kind in ("Retry", "Snooze"):
         reason, after, at = value
         return {"Retry": Retry, "Snooze": Snooze}[kind](reason, after=after, at=at)
+    if kind == "BlockConflict":
+        return BlockConflict(*value)
     if kind in ("Fail", "Cancel"):
         return {"Fail": Fail, "Cancel": Cancel}[kind](*value)
     return Described(value)

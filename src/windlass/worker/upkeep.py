@@ -57,7 +57,7 @@ class Upkeep:
         # The store may have been away, or locked, for as long as a lease: whoever is alive renews now, and goes first.
         await asyncio.sleep(min(RENEW_FIRST_SECONDS, self.rescue_seconds / 2))
         while True:
-            settlements = await self.app.arun_operation(lambda: self.app.store.rescue(RESCUE_PAGE))
+            settlements = await self.app.arun_operation(lambda: self.app.rescue_some(RESCUE_PAGE))
             if settlements:
                 log.warning("rescued %d jobs whose workers were not heard of", len(settlements), extra=self.fields)
                 self.rescued(settlements)

@@ -241,13 +241,21 @@ class Worker:
                 await asyncio.sleep(0)
 
     def _ended_without(self, attempt: Attempt) -> None:
-        """Nothing is to be written: another has the job, or it was settled in the handler's own transaction."""
+        """Nothing is to be written: another has the job, or the handler has settled it itself."""
         self.leases.let_go([attempt])
-        if attempt.settled:
-            self.completed += 1
-            self.events.settled(attempt, attempt.completion(None))
+        if attempt.settled and attempt.recorded is not None:
+            self._count(attempt.recorded)
+            self.events.settled(attempt, attempt.recorded)
             self.pump.changed()
             self.pump.wake()
+
+    def _count(self, settlement: Settlement) -> None:
+        if settlement.state == COMPLETED:
+            self.completed += 1
+        elif settlement.state == PENDING:
+            self.retried += settlement.error is not None
+        else:
+            self.failed += 1
 
     def _give_back(self, attempts: list[Attempt]) -> None:
         """What was claimed and not started, without cost."""
@@ -296,14 +304,10 @@ class Worker:
                 continue
             if talkative or settlement.error is not None:
                 log_outcome(attempt.job, settlement)
-            if settlement.state == COMPLETED:
-                self.completed += 1
-            elif settlement.state == PENDING:
-                self.retried += settlement.error is not None
+            self._count(settlement)
+            if settlement.state == PENDING:
                 delay = settlement.delay_seconds or 0.0
                 soonest = delay if soonest is None else min(soonest, delay)
-            else:
-                self.failed += 1
             self.events.settled(attempt, settlement)
         if soonest is not None and soonest < self.poll_seconds:
             asyncio.get_running_loop().call_later(soonest, self.pump.wake)

@@ -1,0 +1,24 @@
+"""Tasks that run in child processes, which import this module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from windlass import Attempt, Windlass
+from windlass.block import BlockConflict
+
+app = Windlass("sqlite://")
+
+
+@app.task(isolation="process")
+def joined(attempt: Attempt) -> list[Any]:
+    return attempt.blockers
+
+
+@app.task(isolation="process", max_attempts=1)
+def disturbed_once(marker: str) -> str:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        raise BlockConflict("the database asked for another try")
+    return "done"
