@@ -196,6 +196,42 @@ async def test_a_bad_request_is_told_so_and_changes_nothing(
     assert (await app.acounts()).total == 0
 
 
+BODIES = [
+    ("application/json", b'{"surprise": 1}', 422),
+    ("application/json", b"[1]", 422),
+    ("application/json", b"{", 400),
+    ("application/json", b'{"\xff": 1}', 400),
+    ("text/plain", b"{{{", 415),
+]
+
+
+async def test_a_body_where_none_is_taken_is_refused_and_changes_nothing(app: Windlass, client: Client) -> None:
+    http = client()
+    pending, cancelled = await enqueue(http, delay="1h"), await enqueue(http)
+    await app.acancel(cancelled["id"])
+    await app.apause("held")
+    changes = [
+        ("POST", f"/v1/jobs/{pending['id']}/run-now"),
+        ("POST", f"/v1/jobs/{pending['id']}/cancel"),
+        ("POST", f"/v1/jobs/{cancelled['id']}/retry"),
+        ("POST", "/v1/queues/mail/pause"),
+        ("POST", "/v1/queues/held/resume"),
+        ("DELETE", f"/v1/jobs/{cancelled['id']}"),
+    ]
+    for method, path in changes:
+        for media, body, status in BODIES:
+            answer = await http.request(method, path, content=body, headers={"content-type": media})
+            assert (answer.status_code, answer.json()["status"]) == (status, status), (path, body, answer.text)
+    unchanged = await app.arequire(pending["id"])
+    assert (unchanged.state, unchanged.run_at.isoformat()[:19]) == ("pending", pending["run_at"][:19])
+    assert (await app.arequire(cancelled["id"])).state == "cancelled"
+    assert list(await app.apaused()) == ["held"]
+    for method, path in changes:
+        media, body = ("application/json", b"{}") if "run-now" in path else ("text/plain", b"")
+        answer = await http.request(method, path, content=body, headers={"content-type": media})
+        assert answer.status_code in (200, 204), (path, answer.text)
+
+
 async def test_bad_questions(app: Windlass, client: Client) -> None:
     http = client()
     unknown = f"/v1/jobs/{uuid4()}"
