@@ -132,7 +132,7 @@ async def read(request: Request, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
 
 

@@ -3,6 +3,8 @@
 The database is the queue: SQLite in one file, PostgreSQL, MongoDB, with one meaning on all three.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .acting import Page
 from .app import Windlass
 from .attempt import Attempt, current_attempt
@@ -27,6 +29,19 @@ from .outcome import Cancel, Continue, Fail, Retry, Snooze
 from .schedule import Schedule
 from .task import Task
 from .unique import Unique
+
+if TYPE_CHECKING:
+    from .worker.worker import Worker
+else:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> Any:
+        """The worker is imported where it is asked for: whoever only enqueues does not wait for it."""
+        if name != "Worker":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .worker.worker import Worker
+
+        return Worker
+
 
 __version__ = "0.1.0"
 
@@ -60,5 +75,6 @@ __all__ = [
     "UnknownTask",
     "Windlass",
     "WindlassError",
+    "Worker",
     "current_attempt",
 ]

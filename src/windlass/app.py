@@ -6,8 +6,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 from uuid import UUID, uuid4
 
 import msgspec
@@ -40,6 +41,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]  # by name, or each with how many of it at once
 
 LOCKED_TRIES, LOCKED_SECONDS = 20, 0.01  # for the next of one order key
 
@@ -193,14 +195,13 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
 
     def _claim(
         self,
-        limit: int = 10,
-        *,
-        queues: Sequence[str] | None = None,
-        types: Sequence[str] | None = None,
-        order_key: str | None = None,
-        tenant: str | None = None,
-        lease: Duration | None = 60,
-        worker: str | None = None,
+        limit: int,
+        queues: Sequence[str] | None,
+        types: Sequence[str] | None,
+        order_key: str | None,
+        tenant: str | None,
+        lease: Duration | None,
+        worker: str | None,
     ) -> Operation[list[Attempt]]:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
             raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
@@ -235,33 +236,41 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
                 attempt.had(found.get(attempt.job.id, ()))
         return attempts
 
-    def claim(self, limit: int = 10, **options: Any) -> list[Attempt]:
+    def claim(
+        self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
+        order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
+    ) -> list[Attempt]:  # fmt: skip
         """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
         next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
         while self.run_operation(self._admit).jobs:
             pass
+        claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for _ in range(LOCKED_TRIES):
-            attempts = self.run_operation(lambda: self._claim(limit, **options))
-            keyed = options.get("order_key") is not None
-            if attempts or not keyed or not self.run_operation(lambda: self._is_locked(**options)):
+            attempts = self.run_operation(claim)
+            if attempts or order_key is None:
+                break
+            if not self.run_operation(partial(self._is_locked, order_key, tenant, queues)):
                 break
             time.sleep(LOCKED_SECONDS)
         return attempts
 
-    async def aclaim(self, limit: int = 10, **options: Any) -> list[Attempt]:
+    async def aclaim(
+        self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
+        order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
+    ) -> list[Attempt]:  # fmt: skip
         while (await self.arun_operation(self._admit)).jobs:
             pass
+        claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for _ in range(LOCKED_TRIES):
-            attempts = await self.arun_operation(lambda: self._claim(limit, **options))
-            keyed = options.get("order_key") is not None
-            if attempts or not keyed or not await self.arun_operation(lambda: self._is_locked(**options)):
+            attempts = await self.arun_operation(claim)
+            if attempts or order_key is None:
+                break
+            if not await self.arun_operation(partial(self._is_locked, order_key, tenant, queues)):
                 break
             await asyncio.sleep(LOCKED_SECONDS)
         return attempts
 
-    def _is_locked(
-        self, *, order_key: str, tenant: str | None = None, queues: Sequence[str] | None = None, **_: Any
-    ) -> Operation[bool]:
+    def _is_locked(self, order_key: str, tenant: str | None, queues: Sequence[str] | None) -> Operation[bool]:
         """Whether the next of this key is due and was passed over, since someone has it locked for a moment. Whoever
         asks for one key and is told of nothing may wait for the next hint, which nobody would send."""
         head = yield from self.store.head(tenant or "", order_key)
@@ -272,22 +281,35 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
 
     # Working
 
-    def worker(self, **options: Any) -> Worker:
-        """A worker for your own event loop: `async with app.worker(concurrency=10): …`, or `await worker.run()`.
+    def worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> Worker:  # fmt: skip
+        """A worker for your own event loop: `async with app.worker(["mail"]): …`, or `await app.worker().run()`.
 
-        `queues` (names, or names with limits), `concurrency`, `poll_interval`, `rescue_interval`, `grace`,
-        `until_idle`, `max_jobs`.
+        `queues`: all, those named, or `{"mail": 10}`, so many of it at once. `grace`: how long running jobs may take to
+        end when it is stopped. It ends by itself when nothing is due (`until_idle`), or after so many (`max_jobs`).
         """
         from .worker.worker import Worker
 
-        return Worker(self, **options)
+        return Worker(
+            self, queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
 
-    def run_worker(self, **options: Any) -> int:
+    def run_worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> int:  # fmt: skip
         """Work, in an event loop of its own, until stopped by a signal (or idle): how many jobs were run."""
         from .worker.loops import runner
 
+        worker = self.worker(
+            queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
+
         async def work() -> int:
-            worker = self.worker(**options)
             worker.heed_signals()
             try:
                 return await worker.run()
@@ -297,8 +319,15 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         with runner() as loop:
             return loop.run(work())
 
-    async def arun_worker(self, **options: Any) -> int:
-        return await self.worker(**options).run()
+    async def arun_worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> int:  # fmt: skip
+        worker = self.worker(
+            queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
+        return await worker.run()
 
     def middleware(self, function: F) -> F:
         """Put `async def around(attempt, call_next)` around each attempt; `await call_next()` runs the handler."""

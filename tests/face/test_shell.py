@@ -86,6 +86,19 @@ def test_looking(shell: Shell, app: Windlass) -> None:
     assert "0 3 * * *" in shell.text("schedules")
 
 
+def test_the_next_five_runs_of_a_schedule_fit_a_terminal(shell: Shell, app: Windlass) -> None:
+    app.schedule("0 3 * * *", app.call("tidy", {}), name="tidy-up-after-all-customers", timezone="Europe/Berlin")
+    app.schedule("@every 90s", app.call("poll", {}), name="poll")
+    app.migrate()
+    expected = [run.strftime("%Y-%m-%d %H:%M:%S") for one in app.schedules() for run in one.next_runs]
+    assert len(expected) == 10
+    done = CliRunner(env={"WINDLASS_URL": shell.url, "COLUMNS": "80"}).invoke(main, ["schedules"])
+    lines = [line for line in done.output.splitlines() if line.startswith("│")]
+    assert [line.split("│")[-2].strip() for line in lines] == expected
+    assert {len(line) for line in lines} == {80}
+    assert "…" not in done.output
+
+
 def test_acting(shell: Shell, app: Windlass) -> None:
     jobs = [app.enqueue("task", {"n": n}, delay="1h") for n in range(3)]
     ids = [str(job.id) for job in jobs]
@@ -96,11 +109,47 @@ def test_acting(shell: Shell, app: Windlass) -> None:
     assert app.get(ids[2]) is None
 
 
+def test_acting_on_several_of_which_one_cannot_be(shell: Shell, app: Windlass) -> None:
+    first, second, third = [str(app.enqueue("task", {"n": n}).id) for n in range(3)]
+    missing = "0192f0c8-0000-7000-8000-000000000000"
+    wrong = shell.run("jobs", "cancel", first, "5", second)
+    assert (wrong.exit_code, "id is a UUID" in wrong.output) == (2, True)
+    assert app.require(first).state == "pending"
+    done = shell.run("jobs", "cancel", first, missing, second)
+    assert done.exit_code == 1
+    assert done.stdout == f"{first} is cancelled: cancelled\n{second} is cancelled: cancelled\n"
+    assert done.stderr.startswith(f"Error: there is no job {missing}")
+    mixed = shell.run("jobs", "run-now", first, third, "--json")
+    refused, due = json.loads(mixed.output)
+    assert (mixed.exit_code, refused["id"], due["id"], due["state"]) == (1, first, third, "pending")
+    assert "cancelled" in refused["refused"]
+    assert "refused" not in due
+    gone = shell.run("jobs", "delete", missing, third, "--json")
+    assert (gone.exit_code, json.loads(gone.output)[1]) == (1, {"id": third})
+    assert app.get(third) is None
+
+
 def test_enqueueing(shell: Shell, app: Windlass) -> None:
     done = shell.data("enqueue", shell.url, "task", '{"n": 1}', "--queue", "q", "--unique", "key")
     assert (done["type"], done["queue"], done["created"]) == ("task", "q", True)
     assert "was there already" in shell.text("enqueue", shell.url, "task", "{}", "--unique", "key")
     assert app.require(done["id"]).input == {"n": 1}
+
+
+def test_enqueueing_without_an_app(shell: Shell, app: Windlass) -> None:
+    """The environment has the store's URL, or `--url` has."""
+    nowhere = Shell("sqlite:////nowhere/at/all.db")
+    for done in (
+        shell.data("enqueue", "task", '{"n": 1}'),
+        shell.data("enqueue", "task"),
+        nowhere.data("enqueue", "--url", shell.url, "task", '{"n": 1}'),
+        nowhere.data("enqueue", "task", "--url", shell.url),
+        nowhere.data("enqueue", shell.url, "task", '{"n": 1}'),
+        nowhere.data("enqueue", shell.url, "task"),
+    ):
+        assert (done["type"], done["created"]) == ("task", True)
+        assert app.require(done["id"]).input in ({"n": 1}, {})
+    assert app.counts().total == 6
 
 
 @pytest.mark.parametrize(
@@ -120,6 +169,35 @@ def test_wrong_use(fresh_sqlite_url: str, arguments: list[str], code: int, messa
     assert (done.exit_code, message in done.output) == (code, True), done.output
 
 
-def test_an_input_that_is_not_json(fresh_sqlite_url: str) -> None:
-    done = Shell(fresh_sqlite_url).run("enqueue", fresh_sqlite_url, "task", "{")
-    assert (done.exit_code, "not JSON" in done.output) == (2, True)
+@pytest.mark.parametrize(
+    ("input", "message"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "nested"),
+        ('{"n": 1, "n": 2}', "'n' appears more than once"),
+        ('{"n": {"m": 1, "m": 1}}', "'m' appears more than once"),
+        ('{"n": NaN}', "nan is not JSON"),
+        ("[1]", "an object of arguments"),
+        ("null", "an object of arguments"),
+    ],
+)
+def test_an_input_that_is_refused(fresh_sqlite_url: str, input: str, message: str) -> None:
+    shell = Shell(fresh_sqlite_url)
+    done = shell.run("enqueue", fresh_sqlite_url, "task", input)
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert shell.data("jobs", "list")["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["task"], "jobs:app"),
+        (["task", "{}"], "jobs:app"),
+        (["--url", "sqlite://", "my_jobs:app", "task", "{}"], "not both"),
+        (["my_jobs:app", "task", "{}", "{}"], "too many"),
+        ([], "Missing argument"),
+    ],
+)
+def test_enqueueing_to_where(arguments: list[str], message: str) -> None:
+    done = CliRunner(env={"WINDLASS_URL": None}).invoke(main, ["enqueue", *arguments])
+    assert (done.exit_code, message in done.output) == (2, True), done.output

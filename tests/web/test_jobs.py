@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -56,6 +56,23 @@ async def test_all_options_reach_the_job(app: Windlass, client: Client) -> None:
     assert stored.policy is not None
     assert (stored.policy.timeout_seconds, stored.policy.lease_seconds, stored.tenant) == (60, 90, "acme")
     assert abs(stored.run_at - run_at) < timedelta(milliseconds=2)
+
+
+async def test_a_job_expires_at_a_moment_or_after_a_while(app: Windlass, client: Client) -> None:
+    http = client()
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
+    elsewhere = moment.astimezone(timezone(timedelta(hours=-3)))
+    for text in (moment.isoformat(), f"{moment:%Y-%m-%dT%H:%M:%SZ}", elsewhere.isoformat()):
+        assert (await app.arequire((await enqueue(http, expires=text))["id"])).expires_at == moment
+    for length in ("PT2H", "2h", "7200", 7200):
+        job = await app.arequire((await enqueue(http, expires=length))["id"])
+        assert job.expires_at is not None
+        assert abs(job.expires_at - job.created_at - timedelta(hours=2)) < timedelta(minutes=1)
+    document = (await http.get("/openapi.json")).json()
+    expires = document["components"]["schemas"]["JobRequest"]["properties"]["expires"]
+    number, text = expires["anyOf"]
+    assert (number["type"], text["type"], text["anyOf"][1]["format"]) == ("number", "string", "date-time")
+    assert "moment with a timezone" in expires["description"]
 
 
 async def test_002_8_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
@@ -175,6 +192,10 @@ async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> 
         ('{"type": "greet", "input": {"name": "x"}, "run_at": "0001-01-01T00:00:00+23:59"}', 422, "1 to 9999"),
         ('{"type": "greet", "input": {"name": "x"}, "run_at": "9999-12-31T23:59:59-23:59"}', 422, "1 to 9999"),
         ('{"type": "greet", "input": {"name": "x"}, "delay": "soon"}', 422, "soon"),
+        ('{"type": "greet", "input": {"name": "x"}, "expires": "2099-01-01T00:00:00"}', 422, "expires"),
+        ('{"type": "greet", "input": {"name": "x"}, "expires": "2099-01-01"}', 422, "expires"),
+        ('{"type": "greet", "input": {"name": "x"}, "expires": "9999-12-31T23:59:59-23:59"}', 422, "1 to 9999"),
+        ('{"type": "greet", "input": {"name": "x"}, "expires": "-1h"}', 422, "duration"),
         ('{"type": "greet", "input": {"name": "x"}, "delay": 1e300}', 422, "duration"),
         ('{"type": "greet", "input": {"name": "x"}, "after": ["00000000-0000-4000-8000-000000000000"]}', 404, "exist"),
         ('{"type": "other", "input": {"n": 123456789012345678901234567890}}', 422, "64"),
@@ -194,6 +215,42 @@ async def test_a_bad_request_is_told_so_and_changes_nothing(
     assert problem["status"] == status
     assert says in problem["detail"]
     assert (await app.acounts()).total == 0
+
+
+BODIES = [
+    ("application/json", b'{"surprise": 1}', 422),
+    ("application/json", b"[1]", 422),
+    ("application/json", b"{", 400),
+    ("application/json", b'{"\xff": 1}', 400),
+    ("text/plain", b"{{{", 415),
+]
+
+
+async def test_a_body_where_none_is_taken_is_refused_and_changes_nothing(app: Windlass, client: Client) -> None:
+    http = client()
+    pending, cancelled = await enqueue(http, delay="1h"), await enqueue(http)
+    await app.acancel(cancelled["id"])
+    await app.apause("held")
+    changes = [
+        ("POST", f"/v1/jobs/{pending['id']}/run-now"),
+        ("POST", f"/v1/jobs/{pending['id']}/cancel"),
+        ("POST", f"/v1/jobs/{cancelled['id']}/retry"),
+        ("POST", "/v1/queues/mail/pause"),
+        ("POST", "/v1/queues/held/resume"),
+        ("DELETE", f"/v1/jobs/{cancelled['id']}"),
+    ]
+    for method, path in changes:
+        for media, body, status in BODIES:
+            answer = await http.request(method, path, content=body, headers={"content-type": media})
+            assert (answer.status_code, answer.json()["status"]) == (status, status), (path, body, answer.text)
+    unchanged = await app.arequire(pending["id"])
+    assert (unchanged.state, unchanged.run_at.isoformat()[:19]) == ("pending", pending["run_at"][:19])
+    assert (await app.arequire(cancelled["id"])).state == "cancelled"
+    assert list(await app.apaused()) == ["held"]
+    for method, path in changes:
+        media, body = ("application/json", b"{}") if "run-now" in path else ("text/plain", b"")
+        answer = await http.request(method, path, content=body, headers={"content-type": media})
+        assert answer.status_code in (200, 204), (path, answer.text)
 
 
 async def test_bad_questions(app: Windlass, client: Client) -> None:

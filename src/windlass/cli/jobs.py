@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from .. import insight
+from .. import codec, insight
 from ..app import Windlass
+from ..call import check_id
+from ..errors import Conflict, InvalidInput, JobNotFound
 from ..job import Job
 from ..lifecycle import STATES
+from ..logs import one_line
 from .apps import find_app
 from .looking import as_json, print_json, print_table, target, url
 
@@ -103,14 +108,27 @@ def _acting(name: str, verb: str, help: str, act: Callable[[Windlass, str], Job 
     @url
     @as_json
     def command(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+        checked = [str(check_id(id)) for id in ids]  # wrong use is told before anything is done
         app = find_app(target, url)
-        done = [(id, act(app, id)) for id in ids]
-        app.close()
-        if as_json:
-            print_json([{"id": id} if job is None else insight.job_facts(job) for id, job in done])
-        else:
-            for id, job in done:
-                click.echo(f"{id} {verb}" + ("" if job is None else f": {job.state}"))
+        told: list[Any] = []
+        try:
+            for id in checked:
+                try:
+                    job = act(app, id)
+                except (JobNotFound, Conflict) as error:  # it is said of this one, and holds up no other
+                    told.append({"id": id, "refused": one_line(error)})
+                    line = f"Error: {one_line(error)}"
+                else:
+                    told.append({"id": id} if job is None else insight.job_facts(job))
+                    line = f"{id} {verb}" + ("" if job is None else f": {job.state}")
+                if not as_json:
+                    click.echo(line, err="refused" in told[-1])
+        finally:  # also where the database is lost on the way: what was done is told
+            app.close()
+            if as_json:
+                print_json(told)
+        if any("refused" in one for one in told):
+            sys.exit(1)
 
 
 _acting("retry", "is brought back", "Bring failed or cancelled jobs back.", lambda app, id: app.retry(id))
@@ -120,25 +138,41 @@ _acting("delete", "is deleted", "Remove jobs, each with its chain.", lambda app,
 
 
 @click.command()
-@click.argument("target", metavar="jobs:app")
-@click.argument("type")
-@click.argument("input", default="{}")
+@click.argument("arguments", nargs=-1, required=True, metavar="[jobs:app] TYPE [INPUT]")
+@url
 @click.option("--queue")
 @click.option("--delay")
 @click.option("--priority", type=int)
 @click.option("--tenant")
 @click.option("--unique")
 @as_json
-def enqueue(target: str, type: str, input: str, as_json: bool, **options: Any) -> None:
+def enqueue(arguments: tuple[str, ...], url: str | None, as_json: bool, **options: Any) -> None:
     """Enqueue a job of this TYPE; INPUT is a JSON object of its arguments."""
+    by_option = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
+    target, type, given = _arguments(arguments, by_option)
+    if target is None and not url:
+        raise click.UsageError("name the app, jobs:app, or its store: --url or $WINDLASS_URL")
+    app = Windlass(target) if target and "://" in target else find_app(target, url)
     try:
-        arguments = json.loads(input)
-    except ValueError as error:
-        raise click.UsageError(f"the input is not JSON: {error}") from error
-    app = Windlass(target) if "://" in target else find_app(target, None)
-    job = app.enqueue(type, arguments, **{name: value for name, value in options.items() if value is not None})
-    app.close()
+        input = codec.decode(codec.check_text(given, app.max_payload))
+        if not isinstance(input, dict):
+            raise InvalidInput("the input is an object of arguments by name")
+        job = app.enqueue(type, input, **{name: value for name, value in options.items() if value is not None})
+    finally:
+        app.close()
     if as_json:
         print_json(insight.job_facts(job) | {"created": job.created})
     else:
         Console().print(f"{job.id} {'enqueued' if job.created else 'was there already'}", highlight=False)
+
+
+def _arguments(given: Sequence[str], has_url: bool) -> tuple[str | None, str, str]:
+    """The app (None where `--url` or the environment names its store), the type and the input."""
+    if has_url and len(given) == 3:
+        raise click.UsageError("give jobs:app or --url, not both")
+    if len(given) > 3:
+        raise click.UsageError("these are too many arguments: INPUT is one, in quotes")
+    has_input = len(given) == 2 and given[1].lstrip().startswith(("{", "["))  # as no name of a type does
+    if len(given) == 1 or has_url or has_input:
+        return None, given[0], given[1] if len(given) > 1 else "{}"
+    return given[0], given[1], given[2] if len(given) > 2 else "{}"

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from .. import insight
 from ..app import Windlass
@@ -27,7 +28,7 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], nothing: str) -> None:
+def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]], nothing: str) -> None:
     """Names and errors are text, whatever is in them."""
     table = Table(*columns)
     count = 0
@@ -40,10 +41,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], nothin
         click.echo(nothing)
 
 
-def _plain(cell: object) -> Any:
-    from rich.text import Text
-
-    return Text(one_line(cell))
+def _plain(cell: object) -> Text:
+    return cell if isinstance(cell, Text) else Text(one_line(cell))
 
 
 def read(target: str | None, url: str | None, look: Callable[[Windlass], T]) -> T:
@@ -122,8 +121,9 @@ def schedules(target: str | None, url: str | None, as_json: bool) -> None:
             one["cron"],
             one["timezone"],
             "paused" if one["paused"] else "",
-            ", ".join(run[:16].replace("T", " ") for run in one["next"][:3]),
+            Text("\n".join(run[:19].replace("T", " ") for run in one["next"])),  # five in a line are too wide
         ]
         for one in facts
     ]
-    print_table(["schedule", "cron", "timezone", "", "next runs"], rows, "there are no schedules")
+    named = [Column(name, overflow="fold") for name in ("schedule", "cron", "timezone")]
+    print_table([*named, "", Column("next runs", no_wrap=True)], rows, "there are no schedules")

@@ -3,7 +3,8 @@
     @endpoint("GET", "/v1/jobs/{id}", "read")
     async def get_job(asked: Asked, id: UUID) -> JobDetails:
 
-`query` and `body` are msgspec structs; any other parameter is part of the path.
+`query` and `body` are msgspec structs; any other parameter is part of the path. What a request has of a query or a body
+that the function does not ask for is refused.
 """
 
 from __future__ import annotations
@@ -114,7 +115,14 @@ class Endpoint:
                 arguments[name] = await _read_body(request, kind)
             else:
                 arguments[name] = _read_part(request.path_params[name], kind)
+        if self._takes_no_body:
+            await _read_body(request, Nothing)
         return arguments
+
+    @property
+    def _takes_no_body(self) -> bool:
+        """What is sent to a change that takes nothing was meant for something: it is refused, not passed over."""
+        return self.method not in ("GET", "HEAD") and "body" not in self.types and self.accepts is None
 
 
 def endpoint(

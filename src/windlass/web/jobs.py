@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, TypedDict
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ..app import Windlass
+from ..errors import InvalidInput
 from ..insight import JobDetails, JobFacts, job_details, job_facts
 from ..job import Job
 from ..lifecycle import State
@@ -24,8 +26,15 @@ Moment = Annotated[datetime, Meta(tz=True, description="with a timezone")]
 Length = Annotated[
     float | Annotated[str, Meta(max_length=100)], Meta(description='seconds, or a duration like "10m" or "PT10M"')
 ]
+FORMS = [{"title": "a duration", "examples": ["10m", "PT10M"]}, {"title": "a moment", "format": "date-time"}]
+LengthOrMoment = Annotated[  # both are text, which msgspec reads as one type
+    float | Annotated[str, Meta(max_length=100, extra_json_schema={"anyOf": FORMS})],
+    Meta(description='seconds, a duration like "10m" or "PT10M", or a moment with a timezone'),
+]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Cursor = Annotated[str, Meta(max_length=100, description="`next_cursor` of the page before")]
+
+BEGINS_WITH_A_DATE = re.compile(r"[0-9]+-")  # as no duration does
 
 
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -73,7 +82,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     backoff: Length | UnsetType = UNSET
     timeout: Length | UnsetType = UNSET
     lease: Length | UnsetType = UNSET
-    expires: Length | UnsetType = UNSET
+    expires: LengthOrMoment | UnsetType = UNSET
     keep: Length | UnsetType | None = UNSET
 
     def options(self) -> dict[str, Any]:
@@ -82,7 +91,17 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
         unique = given.get("unique")
         if isinstance(unique, UniqueKey):
             given["unique"] = Unique(unique.key, unique.until, unique.on_conflict, unique.max_wait)
+        if isinstance(self.expires, str) and BEGINS_WITH_A_DATE.match(self.expires):
+            given["expires"] = _read_moment("expires", self.expires)
         return given
+
+
+def _read_moment(name: str, text: str) -> datetime:
+    try:
+        moment: datetime = msgspec.convert(text, Moment)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{name}: {error}") from error
+    return moment
 
 
 class Completion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

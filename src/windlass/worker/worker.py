@@ -15,11 +15,11 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
-from ..app import Windlass
+from ..app import Queues, Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
@@ -54,9 +54,9 @@ class Worker:
     def __init__(
         self,
         app: Windlass,
-        *,
-        queues: Sequence[str] | Mapping[str, int | None] | None = None,
+        queues: Queues | None = None,
         concurrency: int = 50,
+        *,
         poll_interval: Duration = 5,
         rescue_interval: Duration = 5,
         grace: Duration = 30,
@@ -357,7 +357,7 @@ class Worker:
                 loop.add_signal_handler(number, self.stop)
 
 
-def _queue_limits(queues: Sequence[str] | Mapping[str, int | None] | None) -> dict[str, int | None] | None:
+def _queue_limits(queues: Queues | None) -> dict[str, int | None] | None:
     if queues is None:
         return None
     if isinstance(queues, str):
