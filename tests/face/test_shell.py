@@ -134,6 +134,9 @@ def test_enqueueing(shell: Shell, app: Windlass) -> None:
     assert (done["type"], done["queue"], done["created"]) == ("task", "q", True)
     assert "was there already" in shell.text("enqueue", shell.url, "task", "{}", "--unique", "key")
     assert app.require(done["id"]).input == {"n": 1}
+    assert "0/?" in shell.text("jobs", "list")  # how often it is tried, its worker will know
+    app.task("task", max_attempts=None)(lambda n=0: None).enqueue()
+    assert "0/∞" in shell.text("jobs", "list")
 
 
 def test_enqueueing_without_an_app(shell: Shell, app: Windlass) -> None:
