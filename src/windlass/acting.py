@@ -18,6 +18,7 @@ from .outcome import Settlement, describe_error, encode_error
 from .stores.store import Change, Counts, Filter, Store, WorkerInfo
 from .stores.urls import without_password
 from .stores.wakeup import Hint
+from .sweeping import Chunk, Sweep
 from .twins import twins
 
 T = TypeVar("T")
@@ -204,33 +205,24 @@ class Acting:
 
     # Acting on many: chunk by chunk, each a transaction of its own
 
-    def _chunk(self, event: Event, filter: Filter, before: UUID | None) -> Operation[tuple[int, UUID | None]]:
-        jobs = yield from self.store.list(filter, CHUNK, before)
+    def _chunk(self, event: Event, sweep: Sweep) -> Operation[Chunk]:
+        jobs = yield from self.store.list(sweep.filters[0], CHUNK, sweep.before)
         changes = yield from _OPERATIONS[event](self.store)(sorted(job.id for job in jobs))
         yield from self._tell(event, changes)
-        return sum(change.done for change in changes), jobs[-1].id if len(jobs) == CHUNK else None
+        waited_for = sum(not change.done and change.reason is not None for change in changes)
+        return Chunk(sum(change.done for change in changes), waited_for, jobs[-1].id if len(jobs) == CHUNK else None)
 
     def _all(self, event: Event, filters: Sequence[Filter]) -> int:
-        done = 0
-        for filter in filters:
-            before: UUID | None = None
-            while True:
-                count, before = self.run_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
-                done += count
-                if before is None:
-                    break
-        return done
+        sweep = Sweep(filters)
+        while sweep.filters:
+            sweep.took(self.run_operation(lambda: self._chunk(event, sweep)))
+        return sweep.done
 
     async def _aall(self, event: Event, filters: Sequence[Filter]) -> int:
-        done = 0
-        for filter in filters:
-            before: UUID | None = None
-            while True:
-                count, before = await self.arun_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
-                done += count
-                if before is None:
-                    break
-        return done
+        sweep = Sweep(filters)
+        while sweep.filters:
+            sweep.took(await self.arun_operation(lambda: self._chunk(event, sweep)))
+        return sweep.done
 
     def cancel_many(self, **filter: Any) -> int:
         """Cancel all that match (state, type, queue, tenant, chain, since): how many."""
@@ -253,7 +245,7 @@ class Acting:
         return await self._aall("run now", _filters(filter, ["pending"]))
 
     def delete_many(self, **filter: Any) -> int:
-        """Delete all that match and are not running."""
+        """Delete all that match, are not running, and are waited for by none but each other."""
         return self._all("delete", _filters(filter, [None]))
 
     async def adelete_many(self, **filter: Any) -> int:
