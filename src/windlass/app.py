@@ -95,7 +95,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         backoff: Backoff | Duration | Unset = UNSET,
         timeout: Duration | None = None,
         lease: Duration = 60,
-        keep: Duration | None = "7d",
+        keep: Duration | Unset | None = UNSET,
         isolation: str | None = None,
         redact: Sequence[str] = (),
     ) -> Any:
