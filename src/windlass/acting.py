@@ -70,7 +70,6 @@ class Acting:
 
     url: str
     store: Store
-    notify: bool
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {without_password(self.url)}>"
@@ -130,12 +129,7 @@ class Acting:
             hints = {Hint("told", str(change.id)) for change in changes if change.done and change.state == "running"}
         else:
             return
-        yield from self._hint(sorted(hints, key=Hint.encode))
-
-    def _hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        """In the transaction that gives reason for it; none where they are switched off."""
-        if self.notify:
-            yield from self.store.hint(hints)
+        yield from self.store.hint(sorted(hints, key=Hint.encode))
 
     def _cancel(self, id: UUID | str) -> Operation[Job]:
         """Not to run, or not any more. For a running job it is a request, which its worker carries out."""
@@ -188,7 +182,7 @@ class Acting:
             now = yield from self._require(id)
             raise Conflict(f"job {id}: {why_not(event, now.state)}")
         if seized:
-            yield from self._hint([Hint("told", str(job.id))])
+            yield from self.store.hint([Hint("told", str(job.id))])
         if job.policy is not None and job.policy.keep_seconds == 0:
             ended = settlement(job.id, token)
             return self.bind(replace(job, state=ended.state, output_json=ended.output))
@@ -261,7 +255,7 @@ class Acting:
 
     def _resume(self, queue: str) -> Operation[None]:
         yield from self.store.resume(check_name("queue", queue))
-        yield from self._hint([Hint("ready", queue)])
+        yield from self.store.hint([Hint("ready", queue)])
 
     resume, aresume = twins(_resume)
 
