@@ -18,6 +18,7 @@ from .outcome import Settlement, describe_error, encode_error
 from .stores.store import Change, Counts, Filter, Store, WorkerInfo
 from .stores.urls import without_password
 from .stores.wakeup import Hint
+from .sweeping import Chunk, Sweep
 from .twins import twins
 
 T = TypeVar("T")
@@ -69,7 +70,6 @@ class Acting:
 
     url: str
     store: Store
-    notify: bool
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {without_password(self.url)}>"
@@ -129,12 +129,7 @@ class Acting:
             hints = {Hint("told", str(change.id)) for change in changes if change.done and change.state == "running"}
         else:
             return
-        yield from self._hint(sorted(hints, key=Hint.encode))
-
-    def _hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        """In the transaction that gives reason for it; none where they are switched off."""
-        if self.notify:
-            yield from self.store.hint(hints)
+        yield from self.store.hint(sorted(hints, key=Hint.encode))
 
     def _cancel(self, id: UUID | str) -> Operation[Job]:
         """Not to run, or not any more. For a running job it is a request, which its worker carries out."""
@@ -187,7 +182,7 @@ class Acting:
             now = yield from self._require(id)
             raise Conflict(f"job {id}: {why_not(event, now.state)}")
         if seized:
-            yield from self._hint([Hint("told", str(job.id))])
+            yield from self.store.hint([Hint("told", str(job.id))])
         if job.policy is not None and job.policy.keep_seconds == 0:
             ended = settlement(job.id, token)
             return self.bind(replace(job, state=ended.state, output_json=ended.output))
@@ -204,33 +199,24 @@ class Acting:
 
     # Acting on many: chunk by chunk, each a transaction of its own
 
-    def _chunk(self, event: Event, filter: Filter, before: UUID | None) -> Operation[tuple[int, UUID | None]]:
-        jobs = yield from self.store.list(filter, CHUNK, before)
+    def _chunk(self, event: Event, sweep: Sweep) -> Operation[Chunk]:
+        jobs = yield from self.store.list(sweep.filters[0], CHUNK, sweep.before)
         changes = yield from _OPERATIONS[event](self.store)(sorted(job.id for job in jobs))
         yield from self._tell(event, changes)
-        return sum(change.done for change in changes), jobs[-1].id if len(jobs) == CHUNK else None
+        waited_for = sum(not change.done and change.reason is not None for change in changes)
+        return Chunk(sum(change.done for change in changes), waited_for, jobs[-1].id if len(jobs) == CHUNK else None)
 
     def _all(self, event: Event, filters: Sequence[Filter]) -> int:
-        done = 0
-        for filter in filters:
-            before: UUID | None = None
-            while True:
-                count, before = self.run_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
-                done += count
-                if before is None:
-                    break
-        return done
+        sweep = Sweep(filters)
+        while sweep.filters:
+            sweep.took(self.run_operation(lambda: self._chunk(event, sweep)))
+        return sweep.done
 
     async def _aall(self, event: Event, filters: Sequence[Filter]) -> int:
-        done = 0
-        for filter in filters:
-            before: UUID | None = None
-            while True:
-                count, before = await self.arun_operation(lambda f=filter, b=before: self._chunk(event, f, b))  # type: ignore[misc]
-                done += count
-                if before is None:
-                    break
-        return done
+        sweep = Sweep(filters)
+        while sweep.filters:
+            sweep.took(await self.arun_operation(lambda: self._chunk(event, sweep)))
+        return sweep.done
 
     def cancel_many(self, **filter: Any) -> int:
         """Cancel all that match (state, type, queue, tenant, chain, since): how many."""
@@ -253,7 +239,7 @@ class Acting:
         return await self._aall("run now", _filters(filter, ["pending"]))
 
     def delete_many(self, **filter: Any) -> int:
-        """Delete all that match and are not running."""
+        """Delete all that match, are not running, and are waited for by none but each other."""
         return self._all("delete", _filters(filter, [None]))
 
     async def adelete_many(self, **filter: Any) -> int:
@@ -269,7 +255,7 @@ class Acting:
 
     def _resume(self, queue: str) -> Operation[None]:
         yield from self.store.resume(check_name("queue", queue))
-        yield from self._hint([Hint("ready", queue)])
+        yield from self.store.hint([Hint("ready", queue)])
 
     resume, aresume = twins(_resume)
 

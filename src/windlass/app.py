@@ -67,13 +67,19 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         self.tasks: dict[str, Task[..., Any]] = {}
         self.task_names: list[str] = []
         self.policies: dict[str, Policy] = {}
-        self.auto_migrate, self.max_payload, self.make_id, self.notify = auto_migrate, max_payload, make_id, notify
+        self.store.notify = notify
+        self.auto_migrate, self.max_payload, self.make_id = auto_migrate, max_payload, make_id
         self.max_blockers = max_blockers
         self.identity = Identity()
         self.middlewares: list[Callable[..., Any]] = []
         self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
         self._ready = False
         self._migrating = threading.Lock()
+
+    @property
+    def notify(self) -> bool:
+        """Whether hints are sent."""
+        return self.store.notify
 
     # Tasks
 
@@ -97,7 +103,7 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         backoff: Backoff | Duration | Unset = UNSET,
         timeout: Duration | None = None,
         lease: Duration = 60,
-        keep: Duration | None = "7d",
+        keep: Duration | Unset | None = UNSET,
         isolation: str | None = None,
         redact: Sequence[str] = (),
     ) -> Any:

@@ -54,21 +54,28 @@ class Explaining(Acting):
         blockers = (yield from self.store.blockers([job.id])).get(job.id, [])
         left = list(dict.fromkeys(blocker.chain_id for blocker in blockers if not blocker.done))
         facts: list[str] = []
+        gone = False
         for chain in left[:SHOWN]:
-            facts += [(yield from self._blocked_by(chain))]
-        more = [f"and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
-        return [f"is blocked: it waits for {len(left)} of {len(blockers)} chains.", *facts, *more]
+            known = yield from self._blocked_by(chain)
+            facts += [known or f"blocked by {chain}, which is no longer kept: it was deleted, or its time was over"]
+            gone = gone or known is None
+        if len(left) > SHOWN:
+            facts += [f"and {len(left) - SHOWN} more"]
+        if gone:
+            facts += [f"it will never start by itself: cancel({str(job.id)!r}) or delete({str(job.id)!r}) ends that"]
+        return [f"is blocked: it waits for {len(left)} of {len(blockers)} chains.", *facts]
 
-    def _blocked_by(self, chain: UUID) -> Operation[str]:
+    def _blocked_by(self, chain: UUID) -> Operation[str | None]:
+        """None where nobody will ever know how that chain ended."""
         ends = yield from self.store.ends([chain])
         if ends and ends[0].went_on:
-            return f"blocked by {chain}, whose end is gone: it was not kept"
+            return None
         if ends:
             end = ends[0]
             return f"blocked by {chain} ({end.type}), which has {end.state}: retry({str(end.id)!r}) brings it back"
         found = yield from self.store.list(Filter(chain=chain), 1)
         if not found:
-            return f"blocked by {chain}, which is gone: it was deleted, or was not kept"
+            return None
         return f"blocked by {chain} ({found[0].type}), which is {found[0].state}"
 
     def _why_pending(self, job: Job) -> Operation[list[str]]:

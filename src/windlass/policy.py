@@ -18,7 +18,7 @@ from .lifecycle import FAILED, State
 
 FOR_EVER = -1  # of keep_seconds
 UNLIMITED = 0  # of max_attempts
-KEEP_SECONDS = 7 * 86_400
+KEEP_SECONDS = 7 * 86_400  # of a job whose task says nothing of it, and in the row the sign of that
 KEEP_FAILED_SECONDS = 30 * 86_400  # of a failed job whose task says nothing of it: someone will want to look
 
 
@@ -109,7 +109,11 @@ def keep_option(value: Duration | Unset | None, otherwise: int) -> int:
     """`keep=` as the row keeps it: 0 leaves no history, None or "forever" keeps it for ever."""
     if isinstance(value, Unset):
         return otherwise
-    return FOR_EVER if value is None or value == "forever" else int(to_seconds(value))
+    if value is None or value == "forever":
+        return FOR_EVER
+    seconds = int(to_seconds(value))
+    # A second longer, since rows that say the default are those of which nothing was said.
+    return seconds + 1 if seconds == KEEP_SECONDS else seconds
 
 
 def seconds_option(name: str, value: Duration | Unset | None, otherwise: float | None) -> float | None:

@@ -32,7 +32,6 @@ class Sending:
     max_payload: int
     max_blockers: int
     make_id: Callable[[], UUID]
-    notify: bool
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         raise NotImplementedError
@@ -63,8 +62,7 @@ class Sending:
     def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
         """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
         done = yield from self.store.enqueue(jobs)
-        if self.notify:
-            yield from self.store.hint(_ready_hints(done))
+        yield from self.store.hint(_ready_hints(done))
         return done
 
     def _joined(self, connection: Any) -> Any:
@@ -73,7 +71,7 @@ class Sending:
         return block.connection if connection is None and block is not None and block.app is self else connection
 
     def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
-        if hint and self.notify:
+        if hint and self.store.notify:
             self.store.wakeup.send(_ready_hints(done))
         return [self.bind(one.job, created=one.created) for one in done]
 

@@ -170,3 +170,25 @@ def test_a_job_without_an_app_can_only_be_looked_at(app: Windlass) -> None:
     assert bare == job
     with pytest.raises(WindlassError, match="without an app"):
         bare.refresh()
+
+
+async def test_failed_jobs_are_kept_longer_only_where_nothing_was_said(app: Windlass, either: Either) -> None:
+    @app.task
+    def silent() -> None: ...
+
+    @app.task(keep="7d")
+    def said() -> None: ...
+
+    kept = [await either.enqueue("silent"), await either.enqueue("unknown here")]
+    gone = [
+        await either.enqueue("said"),
+        await either.enqueue("silent", keep=timedelta(days=7)),
+        await either.enqueue("unknown here", keep="7d"),
+    ]
+    for attempt in await either.claim():
+        await either.of(attempt).fail("broken")
+    assert (await either.counts()).failed == 5
+    app.store.clock.move(timedelta(days=9))
+    assert await either.prune() == 3
+    assert [await either.get(job.id) for job in gone] == [None, None, None]
+    assert {(await either.get(job.id)).state for job in kept} == {"failed"}

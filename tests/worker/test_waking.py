@@ -33,7 +33,7 @@ async def test_an_idle_worker_is_woken_by_an_enqueue(app: Windlass) -> None:
 
 
 async def test_without_any_hint_the_poll_finds_the_work(app: Windlass) -> None:
-    app.notify = False
+    app.store.notify = False
 
     @app.task
     async def found() -> str:

@@ -101,6 +101,7 @@ class Store(Protocol):
     """One database as a job queue."""
 
     clock: Clock
+    notify: bool  # False: `hint` tells nobody
 
     @property
     def connections(self) -> Connections: ...
@@ -271,7 +272,7 @@ class Store(Protocol):
         """Reclaim space now. Runs outside a transaction; blocks neither readers nor writers where the store can."""
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        """Tell listeners, when the transaction it runs in commits."""
+        """Tell listeners, when the transaction it runs in commits; none where `notify` is False."""
 
     def schedules(self) -> Operation[Timetable]:
         """All schedules, by name."""

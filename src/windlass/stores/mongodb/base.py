@@ -39,6 +39,7 @@ class Base:
 
     def __init__(self, prefix: str, clock: Clock | None) -> None:
         self.clock = clock or Clock()
+        self.notify = True
         self.prefix = prefix
         self.jobs = f"{prefix}jobs"
         self.edges = f"{prefix}edges"
@@ -104,7 +105,7 @@ class Base:
         return self.find_jobs({"$or": members}, projection, size=len(chains), alone=alone)
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        if hints:
+        if hints and self.notify:
             yield Request(self.hints, "insert_many", (to_documents([*hints]),), {"ordered": False}, alone=True)
 
 

@@ -323,7 +323,7 @@ class PostgresStore(SqlStore):
             yield Statement(self.sql.made((f"vacuum {name}",), lambda name=name: f"VACUUM {{{name}}}"), alone=True)  # type: ignore[misc]
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        if hints:
+        if hints and self.notify:
             yield self.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
 
 

@@ -45,6 +45,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
+        self.notify = True
         self._libraries: dict[timedelta, Library] = {}
 
     # What a dialect adds

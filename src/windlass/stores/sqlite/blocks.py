@@ -7,52 +7,97 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
-from ...operation import Begin, Commit
+from ...errors import Conflict
+from ...operation import Begin, Commit, Rows, Statement
+from ..sql.values import bound
+from .borrowed import Borrowed
 from .forking import gate
-from .own import BUSY_SECONDS, OwnLink, mapped
+from .own import BUSY_SECONDS, OwnLink, mapped, patiently
 
 T = TypeVar("T")
 Values = Sequence[Any] | dict[str, Any]
+
+ENDING = ("commit", "rollback", "close", "executescript")  # the last commits before it begins
+REFUSAL = (
+    "what is written here and the completion of the job commit together, when the block ends: it cannot be committed, "
+    "rolled back or closed before. Raise to roll it back; SAVEPOINT, RELEASE and ROLLBACK TO can be used"
+)
 
 
 class BlockConnection:
     """A `sqlite3.Connection` for the length of a block: whoever opened the block ends its transaction."""
 
-    def __init__(self, raw: sqlite3.Connection) -> None:
-        self.raw = raw
+    def __init__(self, raw: sqlite3.Connection, address: str) -> None:
+        self.raw, self.address = raw, address
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
-        return self.raw.execute(sql, values)
+        with self.unended():
+            return self.raw.execute(sql, values)
 
     def executemany(self, sql: str, values: Iterable[Values]) -> sqlite3.Cursor:
-        return self.raw.executemany(sql, values)
+        with self.unended():
+            return self.raw.executemany(sql, values)
 
     def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
-        return self.raw.execute(sql, values).fetchall()
+        return self.execute(sql, values).fetchall()
 
     def __getattr__(self, name: str) -> Any:
+        if name in ENDING:
+            raise Conflict(f"{name}: {REFUSAL}")
         return getattr(self.raw, name)
+
+    @contextmanager
+    def unended(self) -> Iterator[None]:
+        """What comes after the end of its transaction would be written for itself."""
+        if not self.raw.in_transaction:
+            raise Conflict("SQLite has rolled this block back by itself (a full disk, OR ROLLBACK): let it end")
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
+                raise
+            raise Conflict(REFUSAL) from error
+
+
+def end_nothing(action: int, *_: object) -> int:
+    """Asked by SQLite for each statement that is prepared, in whatever way it came."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+
+
+class MemoryLink(Borrowed):
+    """In a block on a database in memory, whose connections lock tables, not files: one that the queue is just reading
+    cannot be written. A statement meets that before it has done anything, and so can be tried again."""
+
+    def _statement(self, step: Statement) -> Rows:
+        rows: list[Any] = []
+        for text, values in bound(step):
+            rows += patiently(partial(self._rows, text, values), BUSY_SECONDS)
+        return rows
+
+    def _rows(self, text: str, values: Any) -> Rows:
+        return self.cursor.execute(text, values).fetchall()
 
 
 class AsyncBlockConnection:
     """The same, awaited: it has a thread of its own, so that the event loop never waits for the disk."""
 
-    def __init__(self, raw: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
-        self.raw, self._thread = raw, thread
+    def __init__(self, block: BlockConnection, thread: ThreadPoolExecutor) -> None:
+        self.block, self._thread = block, thread
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*arguments))
 
     async def execute(self, sql: str, values: Values = ()) -> AsyncCursor:
-        return AsyncCursor(self, await self.call(self.raw.execute, sql, values))
+        return AsyncCursor(self, await self.call(self.block.execute, sql, values))
 
     async def executemany(self, sql: str, values: Iterable[Values]) -> AsyncCursor:
-        return AsyncCursor(self, await self.call(self.raw.executemany, sql, values))
+        return AsyncCursor(self, await self.call(self.block.executemany, sql, values))
 
     async def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
-        return await self.call(lambda: self.raw.execute(sql, values).fetchall())
+        return await self.call(self.block.fetchall, sql, values)
 
 
 class AsyncCursor:
@@ -76,10 +121,12 @@ class AsyncCursor:
 
 def begin(connection: sqlite3.Connection, path: str) -> None:
     OwnLink(connection, path, BUSY_SECONDS).execute(Begin())
+    connection.set_authorizer(end_nothing)
 
 
 def finish(connection: sqlite3.Connection, path: str, *, commit: bool) -> None:
     with gate.inside(), mapped(path):
+        connection.set_authorizer(None)
         try:
             if commit:
                 OwnLink(connection, path, BUSY_SECONDS).execute(Commit())
@@ -90,12 +137,14 @@ def finish(connection: sqlite3.Connection, path: str, *, commit: bool) -> None:
 
 
 @contextmanager
-def transaction(open_connection: Callable[[], sqlite3.Connection], path: str) -> Iterator[BlockConnection]:
+def transaction(
+    open_connection: Callable[[], sqlite3.Connection], path: str, address: str
+) -> Iterator[BlockConnection]:
     connection = open_connection()
     commit = False
     try:
         begin(connection, path)
-        yield BlockConnection(connection)
+        yield BlockConnection(connection, address)
         commit = True
     finally:
         finish(connection, path, commit=commit)
@@ -103,7 +152,7 @@ def transaction(open_connection: Callable[[], sqlite3.Connection], path: str) ->
 
 @asynccontextmanager
 async def atransaction(
-    open_connection: Callable[[], sqlite3.Connection], path: str
+    open_connection: Callable[[], sqlite3.Connection], path: str, address: str
 ) -> AsyncIterator[AsyncBlockConnection]:
     with ThreadPoolExecutor(1, thread_name_prefix="windlass-block") as thread:
         loop = asyncio.get_running_loop()
@@ -111,7 +160,7 @@ async def atransaction(
         commit = False
         try:
             await loop.run_in_executor(thread, begin, connection, path)
-            yield AsyncBlockConnection(connection, thread)
+            yield AsyncBlockConnection(BlockConnection(connection, address), thread)
             commit = True
         finally:
             await loop.run_in_executor(thread, lambda: finish(connection, path, commit=commit))

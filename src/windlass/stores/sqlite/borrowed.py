@@ -20,7 +20,7 @@ TAKEN = "sqlite3 or SQLAlchemy"
 
 
 @contextmanager
-def borrow(connection: Any) -> Iterator[Borrowed | sqlalchemy.SqlalchemyLink]:
+def borrow(connection: Any, kind: type[Borrowed] | None = None) -> Iterator[Borrowed | sqlalchemy.SqlalchemyLink]:
     if sqlalchemy.is_sync(connection):
         alchemy = sqlalchemy.link(connection, "sqlite")
         try:
@@ -30,7 +30,7 @@ def borrow(connection: Any) -> Iterator[Borrowed | sqlalchemy.SqlalchemyLink]:
             if alchemy.ours:  # interrupted: a connection in autocommit mode is given back in no transaction
                 alchemy.execute(Rollback())
     elif isinstance(connection, sqlite3.Connection):
-        link = Borrowed(connection)
+        link = (kind or Borrowed)(connection)
         text_factory, connection.text_factory = connection.text_factory, str
         try:
             with explained():

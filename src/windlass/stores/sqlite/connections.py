@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from ...errors import InvalidInput
 from ...logs import Log
 from ...operation import Operation, Statement, adrive, arun, drive, run
 from ..sql.query import Query
-from .blocks import AsyncBlockConnection, BlockConnection, atransaction, transaction
+from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, mapped
 from .writer import Writer
@@ -41,9 +42,17 @@ class SqliteConnections:
         if journal_mode not in (None, "wal", "delete"):
             raise InvalidInput(f"journal_mode is 'wal' or 'delete', not {journal_mode!r}")
         self.path, self.journal_mode = path, journal_mode
+        self.in_memory = path == ":memory:"
+        self._name = f"windlass-{uuid4().hex}"
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._writer: Writer | None = None
+
+    @property
+    def address(self) -> str:
+        """What is opened: in memory a database that the connections of this process share, and that lasts as long as
+        one of them. A forked child begins with an empty one."""
+        return f"file:{self._name}-{os.getpid()}?mode=memory&cache=shared" if self.in_memory else self.path
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
         return self._its_writer().submit(make).result()
@@ -57,8 +66,9 @@ class SqliteConnections:
     def open(self) -> sqlite3.Connection:
         with mapped(self.path):
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-            )
+                self.address, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
+                cached_statements=256, uri=self.in_memory,
+            )  # fmt: skip
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_spill = OFF")  # a large transaction meets readers' locks only at its end
             self._choose_journal(connection)
@@ -89,10 +99,10 @@ class SqliteConnections:
     # For handlers
 
     def transaction(self) -> AbstractContextManager[BlockConnection]:
-        return transaction(self.open, self.path)
+        return transaction(self.open, self.path, self.address)
 
     def atransaction(self) -> AbstractAsyncContextManager[AsyncBlockConnection]:
-        return atransaction(self.open, self.path)
+        return atransaction(self.open, self.path, self.address)
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
@@ -101,14 +111,17 @@ class SqliteConnections:
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         if isinstance(connection, BlockConnection):
-            connection = connection.raw
+            kind = MemoryLink if self.in_memory else None
+            with connection.unended(), borrow(connection.raw, kind) as link:
+                drive(self._check_file(connection.address), link)
+                return drive(make(), link)
         with borrow(connection) as link:
             drive(self._check_file(), link)
             return drive(make(), link) if link.begun else run(make, link)
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         if isinstance(connection, AsyncBlockConnection):
-            return await connection.call(self.run_on, connection.raw, make)
+            return await connection.call(self.run_on, connection.block, make)
         if isinstance(connection, sqlite3.Connection):
             # It blocks as any other call on it does: that is the caller's choice of connection.
             return self.run_on(connection, make)
@@ -116,9 +129,11 @@ class SqliteConnections:
             await adrive(self._check_file(), link)
             return await adrive(make(), link) if link.begun else await arun(make, link)
 
-    def _check_file(self) -> Operation[None]:
+    def _check_file(self, address: str | None = None) -> Operation[None]:
         """A connection to another file would take the job to where nobody looks for it."""
-        if self.path == ":memory:":
+        if self.in_memory:
+            if address == self.address:
+                return
             raise InvalidInput("a queue in memory (sqlite://) can be reached by no connection but its own: name a file")
         rows = yield Statement(DATABASES)
         ours = os.stat(self.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...errors import SchemaMismatch, StoreUnavailable
@@ -22,19 +22,22 @@ class OwnLink(SqliteLink):
 
     def execute(self, step: Step) -> Rows:
         with mapped(self.path):
-            return self._patiently(step) if takes_lock(step) else super().execute(step)
+            if takes_lock(step):
+                return patiently(lambda: super(OwnLink, self).execute(step), self.patience)
+            return super().execute(step)
 
-    def _patiently(self, step: Step) -> Rows:
-        """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short
-        waits of it, one after the other."""
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                return super().execute(step)
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(random.uniform(0.001, 0.01))
+
+def patiently(ask: Callable[[], Rows], seconds: float) -> Rows:
+    """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short waits
+    of it, one after the other."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
 
 
 def takes_lock(step: Step) -> bool:
