@@ -274,7 +274,7 @@ class Acting:
     def rescue_some(self, limit: int, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         """Whoever still runs what is taken from it is told."""
         settlements = yield from self.store.rescue(limit, stale_before=stale_before)
-        yield from self._hint([Hint("told", str(settlement.id)) for settlement in settlements])
+        yield from self.store.hint([Hint("told", str(settlement.id)) for settlement in settlements])
         return settlements
 
     def rescue(self, stale_before: datetime | None = None) -> int:

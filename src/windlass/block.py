@@ -154,7 +154,7 @@ def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]
         raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}")
     if attempt.recorded is not None:
         yield from _refuse_second(attempt, settlement)
-    if following is not None and app.notify:  # the worker that serves it may be another
+    if following is not None:  # the worker that serves it may be another
         yield from app.store.hint([Hint("ready", following.queue)])
 
 
