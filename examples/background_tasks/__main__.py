@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,8 +50,13 @@ def process(given: tuple[str | None, Settings], folder: Path) -> None:
     with opened(url) as app:
         service = MemoryService(app, folder, settings.batch_size)
         processor = Processor(app, service.handlers, settings)
+
+        def stop(*_: object) -> None:
+            # On a thread of its own: the one that is interrupted here may hold the very lock that `stop` asks for.
+            threading.Thread(target=processor.stop, daemon=True).start()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: processor.stop())
+            signal.signal(number, stop)
         processor.run()
 
 

@@ -171,6 +171,7 @@ class Worker:
         self._stopping.set()
         self.pump.stop()
         await _ended(pump, within=5.0)
+        log.info("worker %s claims no more", self.identity.name, extra={"worker": self.identity.name})
         self._give_back(self.buffer.clear())
         await self._let_end()
         await _ended(asyncio.create_task(self.settler.drained()), within=self.grace_seconds if self.running else 10.0)

@@ -16,7 +16,7 @@ def test_the_tour_is_right_on_each_store(store_url: str) -> None:
     told: list[tuple[int, int]] = []
     began = time.monotonic()
     checks = tour(store_url, lambda done, total: told.append((done, total)))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert [check for check in checks if not check.right] == []
     assert told == [(done, len(checks)) for done in range(len(checks) + 1)]
 

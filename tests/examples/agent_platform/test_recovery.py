@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ PATIENT = f"{__package__}.patient:Patient"
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -43,9 +44,11 @@ def environment(replicas: Replicas, gate: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def working(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def working(
+    command: list[str], environment: dict[str, str], stderr: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
     arguments = [sys.executable, "-m", *command]
-    with subprocess.Popen(arguments, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(arguments, cwd=ROOT, env=environment, stderr=stderr) as process:
         try:
             yield process
         finally:
@@ -155,15 +158,17 @@ def test_002_9_three_replicas_share_the_work(replicas: Replicas, tmp_path: Path)
     gate = tmp_path / "go on"
     jobs = [replicas.turn(f"message {number}") for number in range(7)]
     settings = environment(replicas, gate, AGENTS_REPLICAS="3", AGENTS_CONCURRENCY="1")
-    with working(["examples.agent_platform", "work"], settings) as process:
+    with working(["examples.agent_platform", "work"], settings, stderr=subprocess.PIPE) as process:
         until(lambda: len(running(replicas)) == 3)
         held = {job.worker: job for job in running(replicas)}
         assert len(held) == 3
         assert set(held) <= {worker.name for worker in replicas.app.workers()}
         process.send_signal(signal.SIGTERM)
-        until(lambda: len(running(replicas)) == 3 and replicas.app.counts()["pending"] == 4)
+        assert process.stderr is not None
+        told = (line for line in process.stderr if b"claims no more" in line)
+        assert len(list(islice(told, 3))) == 3
         gate.touch()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert all(job.refresh().state == "completed" for job in held.values())
     assert replicas.app.counts()["pending"] == 4
     assert len(replicas.records.all("turn")) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -184,10 +185,10 @@ def remote_agent() -> Iterator[tuple[str, Queue[dict[str, Any]]]]:
 
 
 @asynccontextmanager
-async def served(platform: Platform, port: int) -> AsyncIterator[None]:
+async def served(platform: Platform, door: socket.socket) -> AsyncIterator[None]:
     """The platform as the remote agents see it."""
-    server = uvicorn.Server(uvicorn.Config(create_web(platform), port=port, log_level="warning"))
-    serving = asyncio.create_task(server.serve())
+    server = uvicorn.Server(uvicorn.Config(create_web(platform), log_level="warning"))
+    serving = asyncio.create_task(server.serve(sockets=[door]))
     while not server.started:  # noqa: ASYNC110  (it has no event to wait for)
         await asyncio.sleep(0.01)
     yield
@@ -195,13 +196,13 @@ async def served(platform: Platform, port: int) -> AsyncIterator[None]:
     await serving
 
 
-async def test_002_6_remote_agents_are_asked_and_call_back(replicas: Replicas, unused_tcp_port: int) -> None:
+async def test_002_6_remote_agents_are_asked_and_call_back(replicas: Replicas) -> None:
     """002.6: dispatch-execute asks over HTTP; dispatch-synthesize comes when all have called back, and not before."""
-    own = f"http://127.0.0.1:{unused_tcp_port}"
-    with remote_agent() as (address, questions):
+    with remote_agent() as (address, questions), socket.create_server(("127.0.0.1", 0)) as door:
+        own = f"http://127.0.0.1:{door.getsockname()[1]}"
         remotes = {name: f"{address}/{name}" for name in ("tokyo", "lima")}
         platform = replicas.another(remotes=remotes, public_url=own)
-        async with served(platform, unused_tcp_port), platform.app.worker(), Http() as client:
+        async with served(platform, door), platform.app.worker(), Http(timeout=20) as client:
             turn = {"session": "s", "text": "ask tokyo, lima: is it raining?"}
             job = await platform.app.aenqueue("agent-turn", turn)
             await job.aresult(20)

@@ -25,9 +25,9 @@ async def asking(fresh_sqlite_url: str, endpoint: Endpoint) -> AsyncIterator[Mem
         yield memory
 
 
-async def work(memory: MemoryExtraction) -> None:
+async def work(memory: MemoryExtraction, most: int | None = None) -> None:
     """What is due, and no more."""
-    await memory.app.worker(**memory.worker_options(), until_idle=True).run()
+    await memory.app.worker(**memory.worker_options(), until_idle=True, max_jobs=most).run()
 
 
 async def test_000_7_the_endpoint_extracts_and_embeds(asking: MemoryExtraction, endpoint: Endpoint) -> None:
@@ -52,17 +52,17 @@ async def test_000_7_a_busy_endpoint_is_asked_again_by_windlass(
     """000.7: at the moment that it names; then everything is there once."""
     endpoint.answers = [(status, {"Retry-After": "120"}, "busy"), (status, {"Retry-After": "soon"}, "")]
     job = await ask(asking, "acme", "request-1")
-    await work(asking)
+    await work(asking, most=1)
     waiting = await job.arefresh()
     assert (waiting.state, waiting.attempt) == ("pending", 1)
     assert f"answered {status}" in str(waiting.error)
     assert 100 < (waiting.run_at - datetime.now(UTC)).total_seconds() < 130
     await asking.app.arun_now(job.id)
-    await work(asking)
+    await work(asking, most=1)
     assert (await job.arefresh()).attempt == 2
     assert (await job.arefresh()).run_at < waiting.run_at  # no number: by the job's own backoff
     await asking.app.arun_now(job.id)
-    await work(asking)
+    await work(asking, most=1)
     assert ((await job.arefresh()).state, await texts(asking, "acme")) == ("completed", TEA_MEMORIES)
 
 

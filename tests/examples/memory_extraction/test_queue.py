@@ -106,7 +106,7 @@ async def test_000_3_claimers_do_not_wait_for_each_other(fresh_postgres_url: str
         with psycopg.connect(fresh_postgres_url) as other:
             ids = [job.id for job in jobs[:5]]
             other.execute("SELECT FROM windlass_jobs WHERE id = ANY(%s) FOR UPDATE", (ids,))
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(20):
                 claims = await claim_batch(memory.app)
         assert [claim.job for claim in claims] == jobs[5:]
         assert [claim.job for claim in await claim_batch(memory.app)] == jobs[:5]

@@ -147,7 +147,11 @@ async def test_004_10_an_order_in_the_shops_own_transaction(pipeline: Pipeline, 
     heard: list[Any] = []
     await pipeline.app.amigrate()
     deafen = pipeline.app.store.wakeup.listen(heard.append)
-    await asyncio.sleep(0.5)
+
+    async def hears() -> bool:
+        return bool(heard)
+
+    await until(hears)  # that it listens now
     heard.clear()
 
     async def in_vain() -> None:
@@ -163,8 +167,8 @@ async def test_004_10_an_order_in_the_shops_own_transaction(pipeline: Pipeline, 
         async with own_transaction(store_url) as connection:
             job = await pipeline.order(lamp(), connection=connection)
         assert (await job.aresult(timeout=20)).state == "shipped"
+    await until(hears)
     deafen()
-    assert heard
     assert pipeline.books.entries() == PLAIN
 
 
@@ -172,8 +176,8 @@ async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipe
     """004.11: new work, the end of a chain and a lost job are told, to all who listen, by one thread that is there as
     long as somebody does; one who fails hurts nobody."""
 
-    def listeners() -> int:
-        return sum(thread.name == "windlass-listener" for thread in threading.enumerate())
+    def listeners() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "windlass-listener"}
 
     def broken(hint: Any) -> None:
         raise RuntimeError("hurts nobody")
@@ -185,7 +189,7 @@ async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipe
         job = await pipeline.order(lamp())
         waiting = [asyncio.create_task(job.aresult(timeout=20)) for _ in range(3)]
         await asyncio.wait_for(bank.entered.wait(), 20)  # the worker looks every minute: it was told
-        assert listeners() == before + 1
+        assert len(listeners() - before) == 1
         bank.open.set()
         assert await asyncio.gather(*waiting) == [Outcome("shipped", "2 × lamp")] * 3
         finished = (await the(pipeline, "ship")).finished_at
@@ -193,7 +197,7 @@ async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipe
         deafen()
 
     async def gone() -> bool:
-        return listeners() == before
+        return not listeners() - before
 
     await until(gone)
 
@@ -208,7 +212,7 @@ async def test_004_12_awaiting_an_order(pipeline: Pipeline) -> None:
     await asyncio.sleep(0.1)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(given_up, 1)
+        await asyncio.wait_for(given_up, 20)
     async with working(pipeline):
         waiting = asyncio.create_task(job.aresult(timeout=20))
         await pipeline.decide((await pipeline.approvals())[0].id, True)
@@ -240,7 +244,7 @@ pipeline.app.run_worker()
 def run_until_it_has_written(url: str, marker: Path) -> str:
     """A worker in a process of its own, killed within the transaction: what it left in the marker."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     with subprocess.Popen([sys.executable, "-c", DYING, url, str(marker)], env=environment) as process:
         try:
             while not marker.exists():
