@@ -3,6 +3,7 @@ the chain system that is rebuilt here (004)."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,8 @@ from windlass import (
     Unique,
     Windlass,
 )
+from windlass.awaiting import Waiting
+from windlass.stores.wakeup import Hint
 
 
 def work(app: Windlass, **options: Any) -> None:
@@ -146,8 +149,6 @@ def test_004_8_workerless_completion(app: Windlass) -> None:
 
 
 async def test_004_8_a_worker_that_runs_it_is_told(app: Windlass) -> None:
-    import asyncio
-
     started, ended = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -194,24 +195,42 @@ def test_004_12_awaiting_many_with_a_timeout(app: Windlass) -> None:
     assert app.results([job.id for job in jobs]) == [0, 2, 4, 6, 8]
 
 
-async def test_004_12_awaiting_is_woken_by_a_hint_and_can_be_given_up(app: Windlass) -> None:
-    import asyncio
+async def test_004_12_awaiting_is_woken_by_a_hint_and_can_be_given_up(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    line_is_up, waits, ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def hear(hint: Hint | None) -> None:
+        loop.call_soon_threadsafe(line_is_up.set)
+
+    def pause(waiting: Waiting) -> float:
+        waits.set()
+        return 3600.0  # the look that is the net comes too late for this test
+
+    monkeypatch.setattr(Waiting, "pause", pause)
 
     @app.task
-    async def wait(seconds: float) -> str:
-        await asyncio.sleep(seconds)
+    async def wait() -> str:
+        await ends.wait()
         return "done"
 
-    async with app.worker():
-        job = await wait.aenqueue(1.0)
-        assert await job.aresult(timeout=20) == "done"
-        finished = (await job.arefresh()).finished_at
-        assert finished is not None
-        given_up = asyncio.create_task((await wait.aenqueue(0.5)).aresult())
-        await asyncio.sleep(0.1)
+    await app.amigrate()
+    deafen = app.store.wakeup.listen(hear)
+    async with app.worker(), asyncio.timeout(60):
+        await line_is_up.wait()  # which wakes those who wait, too
+        job = await wait.aenqueue()
+        given_up = asyncio.create_task(job.aresult())
+        await waits.wait()
         given_up.cancel()
         with pytest.raises(asyncio.CancelledError):
             await given_up
+        waits.clear()
+        result = asyncio.create_task(job.aresult())
+        await waits.wait()
+        ends.set()
+        assert await result == "done"
+    deafen()
 
 
 def test_awaiting_what_was_cancelled_or_is_gone(app: Windlass) -> None:

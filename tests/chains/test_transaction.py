@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -132,32 +131,6 @@ def test_a_lost_lease_rolls_back(app: Windlass, ledger: Ledger) -> None:
     assert job.refresh().state == "running"
 
 
-def test_a_throw_after_the_block_undoes_nothing(
-    app: Windlass, ledger: Ledger, caplog: pytest.LogCaptureFixture
-) -> None:
-    @app.task
-    async def careless(attempt: Attempt) -> str:
-        async with attempt.transaction() as connection:
-            await ledger.awrite(connection, "kept")
-            attempt.complete("done")
-        raise RuntimeError("too late")
-
-    @app.task
-    async def talkative(attempt: Attempt) -> str:
-        async with attempt.transaction():
-            attempt.complete("said")
-        return "ignored"
-
-    with caplog.at_level(logging.WARNING, "windlass"):
-        jobs = [careless.enqueue(), talkative.enqueue()]
-        work(app)
-    assert [job.refresh().output for job in jobs] == ["done", "said"]
-    assert ledger.entries == ["kept"]
-    assert "too late" in caplog.text
-    assert "nothing is undone" in caplog.text
-    assert "is ignored" in caplog.text
-
-
 def test_a_conflict_in_the_block_is_tried_again_without_spending_an_attempt(app: Windlass, ledger: Ledger) -> None:
     calls = []
 
@@ -235,31 +208,6 @@ def test_one_attempt_ends_in_one_block(app: Windlass, ledger: Ledger) -> None:
     work(app)
     assert refused == ["Conflict", "Conflict"]
     assert job.refresh().output == 1
-
-
-def test_on_a_transaction_of_ones_own(app: Windlass, ledger: Ledger) -> None:
-    """The pull interface, on a connection that the caller has opened."""
-
-    @app.task
-    def task(n: int) -> None: ...
-
-    jobs = [task.enqueue(n) for n in range(2)]
-    first, second = app.claim(2)
-    with app.store.connections.transaction() as connection:
-        ledger.write(connection, "one")
-        first.complete("mine", connection=connection)
-
-    def fail_after_completing() -> None:
-        with app.store.connections.transaction() as connection:
-            ledger.write(connection, "two")
-            second.complete("gone", connection=connection)
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_after_completing()
-    states = {job.id: job.refresh().state for job in jobs}
-    assert (states[first.job.id], states[second.job.id]) == ("completed", "running")
-    assert ledger.entries == ["one"]
 
 
 async def test_a_cancel_that_comes_in_a_block_is_heard_after_it(app: Windlass) -> None:

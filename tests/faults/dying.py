@@ -25,16 +25,13 @@ from windlass.block import BlockConflict
 
 from ..chains.conftest import Ledger
 
-POINTS = (
-    "before the block",
-    "before the write",
+BETWEEN = (  # the user's write and the completion
     "after the write",
     "after the outcome",
     "before the commit",  # the settlement has been written, in the same transaction
     "in the commit",
-    "after the commit",
-    "after the block",
 )
+AROUND = ("before the block", "before the write", "after the commit", "after the block")
 NEVER = "never"
 LONGEST_COMMIT = 0.004  # seconds: it is hit anywhere on its way, and now and then not at all
 WORK, RECEIPTS, NEXT = "work", "receipts", "next"  # queues

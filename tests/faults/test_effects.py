@@ -1,8 +1,9 @@
-"""Effects exactly once: whoever writes in `attempt.transaction()` is killed two hundred times on each store, between
-the first claim and the moment after the commit. A failure prints the seed that replays its choices."""
+"""Effects exactly once: whoever writes in `attempt.transaction()` is killed two hundred times on each store between his
+write and the completion, and a few times before and after. A failure prints the seed that replays its choices."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -21,10 +22,12 @@ from windlass import Windlass
 from windlass.embedded import MongodbServer
 
 from ..chains.conftest import Ledger
-from .dying import NEVER, NEXT, POINTS, RECEIPTS, WORK, Death
+from .dying import AROUND, BETWEEN, NEVER, NEXT, RECEIPTS, WORK, Death
 
 ROOT = Path(__file__).parents[2]
-KILLS, AT_ONCE = 200, 25
+KILLS = 200
+BETWEEN_AT_ONCE, AROUND_AT_ONCE = 25, 3
+AT_ONCE = BETWEEN_AT_ONCE + AROUND_AT_ONCE
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mongodb"])
@@ -61,9 +64,19 @@ class Killings:
         self.app.migrate()
         self.jobs: set[str] = set()
         self.deaths: Counter[str] = Counter()
+        self._around = itertools.cycle(self.random.sample(AROUND, len(AROUND)))
 
-    def chosen(self) -> Death:
-        return Death(self.random.choice(POINTS), self.random.random(), self.random.random() < 0.5)
+    @property
+    def between(self) -> int:
+        """How many died between their write and the completion."""
+        return sum(self.deaths[point] for point in BETWEEN)
+
+    def chosen(self) -> list[Death]:
+        """Those of one round."""
+        between = self.random.choices(BETWEEN, k=min(BETWEEN_AT_ONCE, KILLS - self.between))
+        points = [*between, *itertools.islice(self._around, AROUND_AT_ONCE)]
+        self.random.shuffle(points)
+        return [Death(point, self.random.random(), self.random.random() < 0.5) for point in points]
 
     def waiting(self) -> int:
         return sum(
@@ -101,14 +114,15 @@ def test_two_hundred_kills_and_each_effect_once(url: str, dying: subprocess.Pope
     began = time.monotonic()
     killings = Killings(url, dying)
     app, ledger = killings.app, killings.ledger
-    while (left := KILLS - killings.deaths.total()) > 0:
+    while killings.between < KILLS:
         killings.top_up()
-        killings.play([killings.chosen() for _ in range(min(AT_ONCE, left))])
+        killings.play(killings.chosen())
         assert set(ledger.entries) <= killings.jobs
     died_before = app.counts()["pending"]
     while left := killings.waiting():
         killings.play([Death(NEVER, 0.0, number % 2 == 0) for number in range(min(AT_ONCE, left))])
-    print(f"{killings.deaths.total()} kills in {time.monotonic() - began:.1f} s: {dict(killings.deaths)}")
+    took = f"{time.monotonic() - began:.1f} s"
+    print(f"{killings.between} kills between, {killings.deaths.total()} in all, in {took}: {dict(killings.deaths)}")
 
     expected, seed = sorted(killings.jobs), f"seed {killings.seed}"
     assert ledger.entries == expected, seed
@@ -118,7 +132,7 @@ def test_two_hundred_kills_and_each_effect_once(url: str, dying: subprocess.Pope
     for queue in (RECEIPTS, NEXT):
         assert sorted(job.input["of"] for job in app.list(queue=queue, limit=1000)) == expected, seed
     # It shows something only if they died everywhere, and of both kinds: with and without an effect.
-    assert set(killings.deaths) == set(POINTS)
+    assert set(killings.deaths) == {*BETWEEN, *AROUND}
     assert died_before
     assert any(job.attempt > 1 for job in worked)
     assert any(job.attempt == 1 for job in worked)
