@@ -9,8 +9,10 @@ A test whose server cannot be had fails.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,6 +76,14 @@ def store_url(request: pytest.FixtureRequest) -> str:
     """An empty database on each of the three stores in turn."""
     url: str = request.getfixturevalue(f"fresh_{request.param}_url")
     return url
+
+
+@pytest.fixture
+def write_ahead(store_url: str) -> None:
+    """A SQLite file in WAL mode, where a process that is held up while it reads is in nobody's way."""
+    if store_url.startswith("sqlite"):
+        with closing(sqlite3.connect(store_url.removeprefix("sqlite:///"))) as file:
+            assert file.execute("PRAGMA journal_mode = wal").fetchone() == ("wal",)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from windlass import Attempt, Continue, JobCancelled, StoreUnavailable, Windlass
 from windlass.outcome import Settlement
 from windlass.stores.store import HandedOver
 from windlass.task import Task
+from windlass.worker.worker import Worker
 
 STEPS = 30
 
@@ -54,6 +55,12 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110, handlers only count
             await asyncio.sleep(0.001)
+
+
+def is_busy(worker: Worker) -> bool:
+    """Whether it claims, runs or writes something at this moment."""
+    settler = worker.settler
+    return bool(worker.pump._in_round or len(worker.buffer) or worker.running or settler.waiting or settler.under_way)
 
 
 async def test_each_step_runs_once_and_is_handed_over(
@@ -108,10 +115,10 @@ async def test_one_that_has_expired_is_not_run(app: Windlass) -> None:
 
 async def test_a_pause_holds_it_up(app: Windlass, step: Task[[int], Any], ran: Counter[int]) -> None:
     job = await step.aenqueue(500)
-    async with app.worker(concurrency=2):
+    async with app.worker(concurrency=2) as worker:
         await until(lambda: ran.total() >= 5)
         await app.apause("default")
-        await asyncio.sleep(0.2)
+        await until(lambda: not is_busy(worker))
         there = ran.total()
         await asyncio.sleep(0.2)
         assert ran.total() == there < 500

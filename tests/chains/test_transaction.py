@@ -242,6 +242,7 @@ async def test_a_block_begins_after_the_renewal_that_is_under_way(
         return (yield from renew(leases))
 
     monkeypatch.setattr(app.store, "renew", hesitating)
+    monkeypatch.setattr("windlass.block.RENEWAL_SECONDS", 10)
 
     async def in_loop(attempt: Attempt) -> None:
         starts.append(attempt.number)
@@ -257,7 +258,7 @@ async def test_a_block_begins_after_the_renewal_that_is_under_way(
             ledger.write(connection, "once")
             time.sleep(0.5)
 
-    task = app.task(lease=3)(in_loop) if kind == "async" else app.task(lease=3)(in_thread)
+    task = app.task(lease=6)(in_loop) if kind == "async" else app.task(lease=6)(in_thread)
     async with app.worker():
         await (await task.aenqueue()).aresult(timeout=20)
     assert (starts, ledger.entries) == ([1], ["once"])

@@ -118,7 +118,10 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
     assert (await either.counts()).pending == 1
 
 
-def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(fresh_postgres_url: str) -> None:
+def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(
+    fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.app.LOCKED_TRIES", 2000)
     app = Windlass(fresh_postgres_url)
     job = app.enqueue("task", {}, order_key="key", tenant="acme")
     assert app.claim(1, order_key="other", tenant="acme") == []

@@ -31,7 +31,7 @@ from .history import Event, Final, History
 
 ROOT = Path(__file__).parents[2]
 RESCUE_SECONDS = 0.3
-SLACK_SECONDS = 3.0  # for a machine that has other things to do
+SLACK_SECONDS = 15.0  # for a machine that has other things to do
 
 
 class Crew:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import re
 import time
@@ -34,16 +36,29 @@ def sleeps(seconds: float, name: str) -> str:
     return name
 
 
-@app.task(lease="1s", backoff="100ms")
+@app.task(lease="5s", backoff="100ms")
+def waits(name: str) -> str:
+    """Until the test lets it go."""
+    note(f"start {name}")
+    while True:
+        time.sleep(0.02)
+        if Path(f"{os.environ['NOTES']}.go").exists():
+            break
+    note(f"end {name}")
+    return name
+
+
+@app.task(lease="5s", backoff="100ms")
 async def blocks_the_loop(seconds: float) -> None:
     note("block")
     time.sleep(seconds)  # noqa: ASYNC251 - just that
 
 
-@app.task(lease="1s", backoff="100ms")
+@app.task(lease="5s", backoff="100ms")
 async def holds_the_interpreter() -> None:
     note("hold")
-    re.match(r"(a+)+$", "a" * 25 + "b")
+    await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
+    ctypes.PyDLL(None).usleep(7_000_000)  # it does not let go of the interpreter's lock
 
 
 @app.task(isolation="process", timeout="1s", max_attempts=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -47,15 +48,22 @@ async def test_a_worker_that_runs_until_it_is_idle_leaves_nothing_behind_that_ha
 
 
 async def test_a_job_that_was_started_in_time_ends_as_it_will_and_is_not_tried_again_later(app: Windlass) -> None:
-    @app.task(backoff="1ms")
+    began: list[bool] = []
+    expired = asyncio.Event()
+
+    @app.task(backoff="1ms", lease="10m")
     async def slow(fails: bool) -> str:
-        await asyncio.sleep(0.8)
+        began.append(fails)
+        await expired.wait()
         if fails:
             raise ValueError("boom")
         return "late"
 
-    good, bad = [await slow.using(expires="500ms").aenqueue(fails) for fails in (False, True)]
+    good, bad = [await slow.using(expires="20s").aenqueue(fails) for fails in (False, True)]
     async with app.worker(rescue_interval="100ms"):
+        await until(lambda: len(began) == 2)
+        app.store.clock.move(timedelta(seconds=30))
+        expired.set()
         assert await good.aresult(timeout=10) == "late"
         with pytest.raises(JobCancelled, match="expired"):
             await bad.aresult(timeout=10)

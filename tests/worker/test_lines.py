@@ -67,7 +67,7 @@ async def test_w1_k6_a_half_open_listener_is_found_and_one_poll_follows(fresh_po
         for round in range(3):
             await until(lambda: any(listens(line) and not line.silent for line in proxy.lines) and worker.pump.idle)
             await asyncio.sleep(1.5)  # a probe that is answered changes nothing
-            assert proxy.silence(listens) == 1
+            await until(lambda: proxy.silence(listens) == 1)
             job = await outside.aenqueue("go_on", {"n": round})  # nobody hints at it: the poll alone can find it
             began = time.monotonic()
             await until(lambda: worker.completed == round + 1)  # noqa: B023
@@ -89,7 +89,7 @@ async def test_k6_a_half_open_sender_is_found_and_its_hint_sent_again(fresh_post
             await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
             await sender.aenqueue("go_on", {"n": round})
             await until(lambda: worker.completed == round + 1)  # noqa: B023
-            assert proxy.silence(notifies) == 1
+            await until(lambda: proxy.silence(notifies) == 1)
     await sender.aclose()
     app.close()
 
@@ -139,6 +139,7 @@ async def test_k6_connections_are_cut_under_load_and_nothing_is_lost(fresh_postg
     async def cut() -> None:
         for _ in range(3):
             await asyncio.sleep(1.0)
+            await until(lambda: len(proxy.lines) >= 3)
             cuts.append(proxy.cut())
         await asyncio.sleep(1.0)
 
@@ -180,7 +181,7 @@ async def test_k5_a_listener_that_is_terminated_twenty_times_comes_back(fresh_po
         await load.sent_by.aenqueue("work")
         await until(lambda: worker.completed == len(load.sent) + 1)
         assert time.monotonic() - began < 5
-    assert terminated == 20
+    assert terminated >= 20  # one that was told and is there still is counted again
     await load.sent_by.aclose()
     app.close()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -14,6 +15,9 @@ import pytest
 from tests.pgbouncer import PgBouncer
 from windlass import Windlass
 from windlass.embedded import ServerError
+from windlass.stores.postgres import wakeup
+from windlass.stores.postgres.wakeup import PostgresWakeup
+from windlass.stores.wakeup import Hint
 
 from .conftest import until
 
@@ -95,6 +99,33 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
     assert app.store.connections.pooled  # type: ignore[attr-defined]
     assert NOTICE not in caplog.text
     await app.aclose()
+
+
+def test_an_echo_that_came_too_late_makes_nobody_deaf_for_ever(
+    fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late, hears_itself = [True, True], PostgresWakeup._hears_itself
+
+    def tried(self: PostgresWakeup, connection: psycopg.Connection) -> bool:
+        return hears_itself(self, connection) and not (late and late.pop())
+
+    monkeypatch.setattr(PostgresWakeup, "_hears_itself", tried)
+    monkeypatch.setattr(wakeup, "DEAF_SECONDS", 0.2)
+    monkeypatch.setattr(wakeup, "LOOK_SECONDS", 0.05)
+    app = Windlass(fresh_postgres_url)
+    app.migrate()
+    app.store.connections.pooled = True  # type: ignore[attr-defined]
+    heard: list[Hint | None] = []
+    deafen = app.store.wakeup.listen(heard.append)
+    deadline = time.monotonic() + 30
+    while Hint("ready", "default") not in heard and time.monotonic() < deadline:
+        app.enqueue("some", {})
+        time.sleep(0.05)
+    deafen()
+    assert Hint("ready", "default") in heard
+    assert late == []
+    assert caplog.text.count(NOTICE) == 1
+    app.close()
 
 
 def test_without_a_pooler_statements_are_prepared(fresh_postgres_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,10 @@ class Workers:
     def notes(self) -> list[str]:
         return self.notes_file.read_text().splitlines() if self.notes_file.exists() else []
 
+    def let_go(self) -> None:
+        """Those that wait may end."""
+        Path(f"{self.notes_file}.go").touch()
+
     def enqueue(self, task: str, **arguments: object) -> Job:
         return self.app.enqueue(task, arguments)
 
@@ -46,6 +51,13 @@ class Workers:
         while not condition():
             assert time.monotonic() < deadline, f"it did not happen in time; notes: {self.notes()}"
             time.sleep(0.05)
+
+
+def has_taken(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+    """Whether no such signal waits for the process any more."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (pending,) = re.findall(r"^ShdPnd:\s*(\w+)$", status, re.MULTILINE)
+    return not int(pending, 16) >> (number - 1) & 1
 
 
 @pytest.fixture
@@ -83,27 +95,33 @@ def test_kill_9_in_mid_job_runs_it_again_and_completes_it_once(workers: Workers)
 def test_l10_after_kill_9_and_rescue_a_queues_limit_is_whole_again(workers: Workers) -> None:
     """The limit is counted from what a worker holds: what its dead predecessor held is neither missing nor added."""
     for n in range(9):
-        workers.enqueue("sleeps", seconds=1.0, name=f"job{n}")
+        workers.enqueue("waits", name=f"job{n}")
     first = workers.start("--queues", "default:3")
-    workers.until(lambda: len(workers.notes()) == 3)
+    workers.until(lambda: len(workers.notes()) >= 3)
     first.kill()
     first.wait()
+    before = len(workers.notes())
     workers.start("--queues", "default:3")
+    workers.until(lambda: len(workers.notes()) >= before + 3)
+    workers.until(lambda: workers.app.counts().running == 3)  # what the dead one held waits again
+    workers.let_go()
     workers.until(lambda: workers.app.counts().completed == 9)
     running = most = 0
-    for word in (note.split()[0] for note in workers.notes()[3:]):
+    for word in (note.split()[0] for note in workers.notes()[before:]):
         running += 1 if word == "start" else -1
         most = max(most, running)
     assert (running, most) == (0, 3)
 
 
 def test_l9_sigterm_lets_running_jobs_end_and_gives_the_rest_back(workers: Workers) -> None:
-    running = workers.enqueue("sleeps", seconds=1.5, name="runs")
+    running = workers.enqueue("waits", name="runs")
     process = workers.start("--concurrency", "1")
     workers.until(lambda: "start runs" in workers.notes())
-    waiting = [workers.enqueue("sleeps", seconds=0.1, name=f"w{n}") for n in range(3)]
+    waiting = [workers.enqueue("waits", name=f"w{n}") for n in range(3)]
     process.terminate()
-    assert process.wait(20) == 0
+    workers.until(lambda: has_taken(process, signal.SIGTERM))
+    workers.let_go()
+    assert process.wait(40) == 0
     assert running.refresh().state == "completed"
     assert [(job.refresh().state, job.refresh().attempt) for job in waiting] == [("pending", 0)] * 3
 
@@ -122,15 +140,13 @@ def test_l9_a_second_signal_ends_at_once(workers: Workers) -> None:
     process = workers.start("--grace", "1m")
     workers.until(lambda: "start long" in workers.notes())
     process.terminate()
-    time.sleep(0.3)
+    workers.until(lambda: has_taken(process, signal.SIGTERM))  # two of a kind that wait would be one
     process.terminate()
-    began = time.monotonic()
     assert process.wait(20) == 0
-    assert time.monotonic() - began < 8
 
 
 def test_l11_a_blocked_loop_loses_no_lease(workers: Workers) -> None:
-    job = workers.enqueue("blocks_the_loop", seconds=3.5)
+    job = workers.enqueue("blocks_the_loop", seconds=7.0)
     workers.start()
     workers.start()
     workers.until(lambda: job.refresh().finished)
@@ -138,6 +154,7 @@ def test_l11_a_blocked_loop_loses_no_lease(workers: Workers) -> None:
     assert job.refresh().attempt == 1
 
 
+@pytest.mark.usefixtures("write_ahead")
 def test_l11_a_busy_interpreter_loses_no_lease_under_a_supervisor(workers: Workers) -> None:
     job = workers.enqueue("holds_the_interpreter")
     workers.start("--processes", "1")
@@ -147,19 +164,23 @@ def test_l11_a_busy_interpreter_loses_no_lease_under_a_supervisor(workers: Worke
     assert workers.notes() == ["hold"]
 
 
+@pytest.mark.usefixtures("write_ahead")
 def test_k7_a_stopped_worker_is_rescued_and_its_late_completion_refused(workers: Workers) -> None:
-    job = workers.enqueue("sleeps", seconds=1.6, name="a")
+    job = workers.enqueue("waits", name="a")
     first = workers.start()
     workers.until(lambda: "start a" in workers.notes())
-    time.sleep(0.7)  # what it says when it starts is written: stopped with SQLite's lock, it would stop everybody
+    time.sleep(0.3)  # what it says when it starts is written: stopped with SQLite's lock, it would stop everybody
     first.send_signal(signal.SIGSTOP)
-    time.sleep(2.5)
     workers.start()
+    workers.until(lambda: workers.notes().count("start a") == 2)
+    workers.let_go()
     workers.until(lambda: job.refresh().state == "completed")
-    token = job.refresh()
+    completed = job.refresh()
     first.send_signal(signal.SIGCONT)
-    time.sleep(1.5)
-    assert job.refresh().attempt == token.attempt == 2
+    first.terminate()
+    assert first.wait(40) == 0  # whatever it had to say, it has said
+    after = job.refresh()
+    assert (after.state, after.attempt, after.finished_at) == ("completed", 2, completed.finished_at)
 
 
 def test_child_processes_run_time_out_and_die_without_hurting_the_worker(workers: Workers) -> None:

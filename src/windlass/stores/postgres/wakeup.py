@@ -24,6 +24,7 @@ PROBE_SECONDS = 8.0
 ANSWER_SECONDS = 5.0
 ECHO_SECONDS = 3.0  # for a hint to come back to us through a pooler
 LOOK_SECONDS = 5.0  # between looks where no hint comes through
+DEAF_SECONDS = 60.0  # until it is tried again whether one does: an echo may only have been late
 PAYLOAD_BYTES = 7_999
 
 NOTIFY = "SELECT pg_notify($1, text) FROM jsonb_array_elements_text($2::jsonb) AS text"
@@ -39,6 +40,8 @@ class PostgresWakeup(Hub):
         self._sending_on: psycopg.Connection[Any] | None = None
         self._inherited: psycopg.Connection[Any] | None = None
         self._said_deaf = False
+        # Of our own, and one for all tries: where a pooler shares its connections, some go on listening to it.
+        self._echo_channel = f"windlass_echo_{uuid4().hex}"
 
     # Sending
 
@@ -96,8 +99,7 @@ class PostgresWakeup(Hub):
     def _hears_itself(self, connection: psycopg.Connection[Any]) -> bool:
         """Whether what another connection sends is heard on this one. A pooler does not say in which mode it works;
         one that shares its connections takes a LISTEN, and then nothing comes."""
-        channel = f"windlass_echo_{uuid4().hex}"  # a pooler's connection may go on listening to it: nobody else sends
-        listen = sql.SQL("{} {}")
+        channel, listen = self._echo_channel, sql.SQL("{} {}")
         connection.execute(listen.format(sql.SQL("LISTEN"), sql.Identifier(channel)))
         with closing(self.connect()) as other:
             ask(other, "SELECT pg_notify($1, '')", channel, seconds=self.answer_seconds)
@@ -106,11 +108,13 @@ class PostgresWakeup(Hub):
         return channel in heard
 
     def _look_now_and_then(self, stopping: threading.Event) -> None:
+        """For a while; then `watch` begins anew."""
         if not self._said_deaf:
             log.warning(
                 "a pooler that shares its connections stands before PostgreSQL (PgBouncer in transaction mode, or the "
                 "like): no hints come through, so the worker polls; prepared statements are off"
             )
             self._said_deaf = True
-        while not stopping.wait(LOOK_SECONDS * random.uniform(0.5, 1.5)):
+        until = time.monotonic() + DEAF_SECONDS * random.uniform(0.5, 1.5)
+        while time.monotonic() < until and not stopping.wait(LOOK_SECONDS * random.uniform(0.5, 1.5)):
             self.tell(None)
