@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from windlass import Windlass
+from windlass.worker import leases
 
 from .conftest import until
 
 
-async def test_l4_a_handler_that_outlives_its_lease_runs_once(app: Windlass) -> None:
-    runs = 0
+async def test_l4_a_handler_that_runs_ten_leases_long_runs_once(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a moved clock, two thirds of a lease at a time; what is left would outlast a machine that stalls."""
+    monkeypatch.setattr(leases, "PART", 240)  # renewed four times a second
+    runs, enough = 0, asyncio.Event()
 
-    @app.task(lease="4s")
+    @app.task(lease=60)
     async def long() -> str:
         nonlocal runs
         runs += 1
-        await asyncio.sleep(7)
+        await enough.wait()
         return "done"
 
+    async def end() -> datetime:
+        return (await job.arefresh()).lease_expires_at or datetime.min.replace(tzinfo=UTC)
+
     job = await long.aenqueue()
-    async with app.worker(rescue_interval="1s"), app.worker(rescue_interval="1s"):
-        assert await job.aresult(timeout=40) == "done"
+    async with app.worker(rescue_interval="200ms"), app.worker(rescue_interval="200ms"):
+        await until(lambda: runs)
+        first = await end()
+        for moved in range(40, 601, 40):
+            app.store.clock.move(timedelta(seconds=40))
+            async with asyncio.timeout(20):
+                while await end() < first + timedelta(seconds=moved):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        enough.set()
+        assert await job.aresult(timeout=20) == "done"
     assert runs == 1
     assert (await job.arefresh()).attempt == 1
 
