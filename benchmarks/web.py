@@ -57,7 +57,8 @@ FILTERS: dict[str, dict[str, str]] = {
 }
 
 
-def fill(url: str, jobs: int) -> None:
+def fill(url: str, jobs: int) -> int:
+    """The microsecond in which all of them ended."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         app = Windlass(url)
@@ -65,6 +66,10 @@ def fill(url: str, jobs: int) -> None:
         app.close()
         connection.execute(FILL.replace("%(jobs)s", str(jobs)))
         connection.execute("VACUUM ANALYZE windlass_history")
+        row = connection.execute(
+            "SELECT (extract(epoch FROM finished_at) * 1000000)::bigint FROM windlass_history LIMIT 1"
+        ).fetchone()
+        return int(row[0]) if row else 0
 
 
 @contextmanager
@@ -96,13 +101,15 @@ def get(connection: HTTPConnection, query: dict[str, str]) -> tuple[float, Any]:
     return took, json.loads(body)
 
 
-def pages(port: int, jobs: int, rounds: int) -> list[Figure]:
-    """The first page, the ones after it, and some from the middle of all there are."""
+def pages(port: int, jobs: int, rounds: int, ended: int) -> list[Figure]:
+    """The first page, the ones after it, and some from the middle of all there are. `ended`: when they did."""
     figures = []
     connection = HTTPConnection("127.0.0.1", port)
     for name, query in FILTERS.items():
         times: list[float] = []
         middle = f"{1700000000000 + jobs // 2:012x}70008000000000000000"
+        if query.get("status") == "failed":
+            middle += f"-{ended}"
         for start in (None, middle):
             cursor = start
             for _ in range(rounds):
@@ -177,9 +184,9 @@ def main(finished: int, rounds: int, jobs: int, seconds: float, output: Path) ->
         connection.execute("DROP DATABASE IF EXISTS windlass_web WITH (FORCE)")
         connection.execute("CREATE DATABASE windlass_web")
         where = f"{server.rpartition('/')[0]}/windlass_web"
-        fill(where, finished)
+        ended = fill(where, finished)
         with serving(where) as (port, process):
-            figures = pages(port, finished, rounds)
+            figures = pages(port, finished, rounds, ended)
             figures += [enqueueing(port, jobs, connections) for connections in (1, 8)]
             figures.append(listening(port, process, 100, seconds))
         connection.execute("DROP DATABASE windlass_web WITH (FORCE)")

@@ -10,12 +10,13 @@ from uuid import UUID, uuid4
 from msgspec.structs import replace
 
 from .call import check_id, check_moment, check_name
+from .clock import from_microseconds, to_microseconds
 from .errors import Conflict, InvalidInput, JobNotFound
 from .job import Job
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, STATES, Event, State, why_not
 from .operation import Operation
 from .outcome import Settlement, describe_error, encode_error
-from .stores.store import Change, Counts, Filter, Store, WorkerInfo
+from .stores.store import Bookmark, Change, Counts, Filter, Store, WorkerInfo
 from .stores.urls import without_password
 from .stores.wakeup import Hint
 from .sweeping import Chunk, Sweep
@@ -204,7 +205,8 @@ class Acting:
         changes = yield from _OPERATIONS[event](self.store)(sorted(job.id for job in jobs))
         yield from self._tell(event, changes)
         waited_for = sum(not change.done and change.reason is not None for change in changes)
-        return Chunk(sum(change.done for change in changes), waited_for, jobs[-1].id if len(jobs) == CHUNK else None)
+        last = Bookmark.of(jobs[-1]) if len(jobs) == CHUNK else None
+        return Chunk(sum(change.done for change in changes), waited_for, last)
 
     def _all(self, event: Event, filters: Sequence[Filter]) -> int:
         sweep = Sweep(filters)
@@ -326,13 +328,14 @@ class Acting:
         cursor: str | None = None,
         since: datetime | None = None,
     ) -> Operation[Page]:
-        """A page of jobs, newest first."""
+        """A page of jobs, newest first; of failed or cancelled ones, the one that ended last."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
             raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
-        before = None if cursor is None else _read_cursor(cursor)
-        found = yield from self.store.list(make_filter(state, type, queue, tenant, chain, since), limit + 1, before)
+        filter = make_filter(state, type, queue, tenant, chain, since)
+        before = None if cursor is None else _read_cursor(cursor, filter)
+        found = yield from self.store.list(filter, limit + 1, before)
         jobs = [self.bind(job) for job in found[:limit]]
-        return Page(jobs, jobs[-1].id.hex if len(found) > limit else None)
+        return Page(jobs, _cursor(jobs[-1], filter) if len(found) > limit else None)
 
     list, alist = twins(_list)
 
@@ -358,11 +361,18 @@ def _filters(given: dict[str, Any], states: Sequence[str | None]) -> list[Filter
     return [make_filter(state, *(given.get(name) for name in names[1:])) for state in chosen]
 
 
-def _read_cursor(cursor: str) -> UUID:
+def _cursor(job: Job, filter: Filter) -> str:
+    """Where the next page begins: behind this job."""
+    ended = job.finished_at if filter.by_end else None
+    return job.id.hex if ended is None else f"{job.id.hex}-{to_microseconds(ended)}"
+
+
+def _read_cursor(cursor: str, filter: Filter) -> Bookmark:
     try:
-        return UUID(cursor)
-    except (ValueError, TypeError, AttributeError):
-        raise InvalidInput(f"cursor {cursor!r} is not one that a page has given") from None
+        id, _, ended = cursor.partition("-") if filter.by_end else (cursor, "", "")
+        return Bookmark(UUID(id), from_microseconds(int(ended)) if filter.by_end else None)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise InvalidInput(f"cursor {cursor!r} is not one that a page of this list has given") from None
 
 
 def _completed(id: UUID, token: UUID | None, output: str) -> Settlement:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
-from .stores.store import Filter
+from .stores.store import Bookmark, Filter
 
 
 class Chunk(NamedTuple):
@@ -14,7 +13,7 @@ class Chunk(NamedTuple):
 
     done: int
     waited_for: int  # refused, since others wait for them
-    before: UUID | None  # where the next chunk begins; None at the end
+    before: Bookmark | None  # where the next chunk begins; None at the end
 
 
 class Sweep:
@@ -26,7 +25,7 @@ class Sweep:
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self.filters = list(filters)
-        self.before: UUID | None = None
+        self.before: Bookmark | None = None
         self.done = 0
         self._done_before = self._waited_for = 0
         self._left_behind: int | None = None  # by the pass before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from windlass.operation import Statement
 from windlass.outcome import Settlement
 from windlass.stores.sql.values import bound
 from windlass.stores.sqlite.store import SqliteStore
-from windlass.stores.store import ClaimRequest, Filter
+from windlass.stores.store import Bookmark, ClaimRequest, Filter
 
 HISTORY_ROWS = 1_000_000
 
@@ -99,7 +100,7 @@ def test_settle_goes_through_the_primary_key(scene: Scene, number: int) -> None:
     ids=["all", "completed", "failed", "type", "tenant", "chain"],
 )
 def test_list_pages_through_an_index(scene: Scene, filter: Filter, index: str) -> None:
-    for before in (None, uuid4()):
+    for before in (None, Bookmark(uuid4(), datetime.now(UTC))):
         plan = scene.plan(next(scene.store.list(filter, 100, before)))
         assert any(index in line for line in plan), plan
         assert not whole_scans(plan)

@@ -76,14 +76,23 @@ async def test_a_job_expires_at_a_moment_or_after_a_while(app: Windlass, client:
 
 
 async def test_002_8_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
+    """The first that was enqueued is the last to fail."""
+    late = await app.aenqueue("fail", {"reason": "late"}, delay="1h")
     for number in range(25):
         await app.aenqueue("fail", {"reason": f"reason {number}"})
     await app.aenqueue("greet", {"name": "Ada"})
     await app.arun_worker(until_idle=True, concurrency=1)
+    await late.arun_now()
+    await app.arun_worker(until_idle=True, concurrency=1)
     page = (await client("reader").get("/v1/jobs?status=failed&limit=20")).json()
-    assert [job["error"] for job in page["jobs"]] == [f"ValueError: reason {n}" for n in range(24, 4, -1)]
+    assert [job["error"] for job in page["jobs"]] == [
+        f"ValueError: {reason}" for reason in ("late", *(f"reason {n}" for n in range(24, 5, -1)))
+    ]
     rest = (await client().get("/v1/jobs", params={"status": "failed", "cursor": page["next_cursor"]})).json()
-    assert (len(rest["jobs"]), rest["next_cursor"]) == (5, None)
+    assert [job["error"] for job in rest["jobs"]] == [f"ValueError: reason {n}" for n in range(5, -1, -1)]
+    assert rest["next_cursor"] is None
+    other = await client().get("/v1/jobs", params={"status": "failed", "cursor": late.id.hex})
+    assert (other.status_code, other.json()["detail"].startswith("cursor")) == (422, True)
 
 
 async def test_filters(client: Client) -> None:

@@ -18,7 +18,19 @@ from ..lifecycle import PENDING, State
 from ..operation import Operation
 from ..outcome import Cancel, Fail, Settlement, decide, give_back
 from ..policy import Policy
-from ..stores.store import Blocker, Change, ClaimRequest, Counts, Enqueued, Filter, Lease, Refusal, Renewal, Store
+from ..stores.store import (
+    Blocker,
+    Bookmark,
+    Change,
+    ClaimRequest,
+    Counts,
+    Enqueued,
+    Filter,
+    Lease,
+    Refusal,
+    Renewal,
+    Store,
+)
 from ..unique import Unique
 
 T = TypeVar("T")
@@ -190,15 +202,16 @@ class Bench:
         (found,) = self.get(job if isinstance(job, UUID) else job.id)
         return found
 
-    def find(self, limit: int = 1000, before: UUID | None = None, **filter: Any) -> list[Job]:
-        return self.run(lambda: self.store.list(Filter(**filter), limit, before))
+    def find(self, limit: int = 1000, before: Job | None = None, **filter: Any) -> list[Job]:
+        bookmark = None if before is None else Bookmark.of(before)
+        return self.run(lambda: self.store.list(Filter(**filter), limit, bookmark))
 
     def pages(self, limit: int, **filter: Any) -> Iterator[list[Job]]:
         """One page after the other, each asked for when it is wanted."""
-        before: UUID | None = None
+        before: Job | None = None
         while page := self.find(limit, before, **filter):
             yield page
-            before = page[-1].id
+            before = page[-1]
 
     def counts(self) -> Counts:
         return self.run(self.store.counts)

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ..job import Job
+from ..lifecycle import State
 from .bench import Bench, facts, new_job
 
 
@@ -91,6 +92,25 @@ class Listing:
         assert bench.find(**filter) == [jobs[number] for number in wanted]
         assert [job for page in bench.pages(1, **filter) for job in page] == [jobs[number] for number in wanted]
 
+    @pytest.mark.parametrize("state", ["failed", "cancelled"])
+    def test_what_ended_badly_in_the_order_of_its_end(self, bench: Bench, state: State) -> None:
+        """The last end first; those of one moment by their ids."""
+        old, young = bench.hold(queue="old"), bench.hold(queue="young")
+        others = [bench.finish(state), bench.finish("completed")]
+        for held in (young, old):
+            bench.pass_time(hours=1)
+            bench.accept(held.ends(state))
+        together = [bench.hold(queue=f"together {number}") for number in range(3)]
+        bench.pass_time(hours=1)
+        bench.accept(*(held.ends(state) for held in together))
+        wanted = [*(held.id for held in together[::-1]), old.id, young.id, others[0].id]
+        assert [job.id for job in bench.find(state=state)] == wanted
+        for limit in (1, 2, 4):
+            assert [job.id for page in bench.pages(limit, state=state) for job in page] == wanted
+        since = bench.look(old).finished_at
+        assert [job.id for job in bench.find(state=state, since=since)] == wanted[:4]
+        assert [job.id for page in bench.pages(1, state=state, since=since) for job in page] == wanted[:4]
+
     def test_a_chain_by_its_first_job(self, bench: Bench) -> None:
         live, finished = bench.add(), bench.finish()
         assert bench.find(chain=live.id) == [live]
@@ -101,8 +121,8 @@ class Listing:
     def test_a_page_has_no_more_than_asked_for(self, bench: Bench) -> None:
         jobs = self.everything(bench)
         assert bench.find(2) == jobs[:2]
-        assert bench.find(3, before=jobs[1].id) == jobs[2:5]
-        assert bench.find(10, before=jobs[-1].id) == []
+        assert bench.find(3, before=jobs[1]) == jobs[2:5]
+        assert bench.find(10, before=jobs[-1]) == []
 
     @pytest.mark.parametrize("limit", [1, 3, 7])
     def test_pages_have_no_gaps_and_no_doubles_while_jobs_come_and_end(self, bench: Bench, limit: int) -> None:

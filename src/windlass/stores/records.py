@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from ..job import Job, NewJob
-from ..lifecycle import STATES, State
+from ..lifecycle import CANCELLED, FAILED, STATES, State
 from ..policy import Policy
 
 
@@ -145,6 +145,22 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     chain: UUID | None = None
     since: datetime | None = None  # finished, or, of live ones, created since then
+
+    @property
+    def by_end(self) -> bool:
+        """Whether they are in the order of their ends: what went wrong last is what someone looks for."""
+        return self.state in (FAILED, CANCELLED)
+
+
+class Bookmark(NamedTuple):
+    """Where a page of a list ended: at this id or, in a list by ends, at this end and id."""
+
+    id: UUID
+    ended_at: datetime | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Bookmark:
+        return cls(job.id, job.finished_at)
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from ..schedule import Firing, Schedule, Timetable
 from .records import (
     Admitted,
     Blocker,
+    Bookmark,
     Change,
     ClaimRequest,
     Counts,
@@ -46,6 +47,7 @@ T = TypeVar("T")
 __all__ = [
     "Admitted",
     "Blocker",
+    "Bookmark",
     "Change",
     "ClaimRequest",
     "Connections",
@@ -299,5 +301,6 @@ class Store(Protocol):
         """Jobs that it has made stay."""
 
     # Last, since from here on `list` means this.
-    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
-        """Newest id first, those below `before`."""
+    def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
+        """Newest id first or, of failed or cancelled ones alone, the one that ended last; those that come after
+        `before`."""

@@ -142,7 +142,7 @@ class Explanation(TypedDict):
 
 @endpoint("GET", "/v1/jobs", "read")
 async def list_jobs(asked: Asked, query: JobQuery) -> JobPage:
-    """A page of jobs, newest first, with their errors."""
+    """A page of jobs with their errors, newest first; failed or cancelled ones in the order of their ends."""
     own = asked.access.tenant
     if own is not None and query.tenant not in (None, own):
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {query.tenant!r}")

@@ -13,7 +13,7 @@ from typing import Any
 from pymongo import IndexModel
 
 from ...errors import SchemaMismatch
-from ...lifecycle import BLOCKED, PENDING, RUNNING
+from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .base import Base
 from .documents import HEAD, IN_LINE
@@ -65,6 +65,11 @@ MIGRATIONS = (
                 "finished",
                 up("state", "_id"),
                 {"partialFilterExpression": {"finished_at": {"$exists": True}}},
+            ),
+            # What ended badly, the last of it first: the few that did pay for it.
+            *(
+                Index("jobs", state, up("state", "finished_at", "_id"), {"partialFilterExpression": {"state": state}})
+                for state in (FAILED, CANCELLED)
             ),
             Index("jobs", "blocked", up("state", "queue", "type"), {"partialFilterExpression": {"state": BLOCKED}}),
             # Who is at the head of a lane, one at the most; who is in its line, in order; who is on the way in.

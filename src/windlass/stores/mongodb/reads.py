@@ -10,7 +10,7 @@ from uuid import UUID
 from ...job import Job
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Request
-from ..store import Counts, Filter, Tally
+from ..store import Bookmark, Counts, Filter, Tally
 from .base import ANY_MOMENT, Base
 from .documents import Document, to_job
 
@@ -22,10 +22,11 @@ class Reads(Base):
         rows = yield self.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
         return [to_job(row) for row in rows]
 
-    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[builtins.list[Job]]:
+    def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[builtins.list[Job]]:
         if limit < 1:
             return []
-        options = {"sort": [("_id", -1)], "limit": limit, "batch_size": limit + 1}
+        order = [("finished_at", -1), ("_id", -1)] if filter.by_end else [("_id", -1)]
+        options = {"sort": order, "limit": limit, "batch_size": limit + 1}
         rows = yield Request(self.jobs, "find", (conditions(filter, before),), options, alone=True)
         return [to_job(row) for row in rows]
 
@@ -53,17 +54,24 @@ class Reads(Base):
         return sorted(row["_id"] for row in rows)
 
 
-def conditions(filter: Filter, before: UUID | None) -> Document:
+def conditions(filter: Filter, before: Bookmark | None) -> Document:
     given = {"state": filter.state, "type": filter.type, "queue": filter.queue, "tenant": filter.tenant}
     query: Document = {name: value for name, value in given.items() if value is not None}
+    either: builtins.list[Document] = []
     if filter.state in FINISHED:
         query["finished_at"] = {"$exists": True}  # so that the index of those serves
     if filter.since is not None:
         finished = {"finished_at": {"$gte": filter.since}}
         live = {"finished_at": None, "created_at": {"$gte": filter.since}}
-        query["$and"] = [{"$or": [finished, live]}]
-    if before is not None:
-        query["_id"] = {"$lt": before}
+        either.append({"$or": [finished, live]})
+    if before is not None and filter.by_end:
+        query["finished_at"] = {"$exists": True, "$lte": before.ended_at}
+        together = {"finished_at": before.ended_at, "_id": {"$lt": before.id}}
+        either.append({"$or": [{"finished_at": {"$lt": before.ended_at}}, together]})
+    elif before is not None:
+        query["_id"] = {"$lt": before.id}
+    if either:
+        query["$and"] = either
     if filter.chain is not None:  # the first of a chain is the job whose id it bears; the index has the others
         query["$or"] = [{"_id": filter.chain}, {"chain_id": filter.chain, "chain_index": {"$gt": 0}}]
     return query

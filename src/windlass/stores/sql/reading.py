@@ -9,7 +9,7 @@ from uuid import UUID
 from ...job import Job
 from ...lifecycle import COMPLETED, FINISHED
 from ...operation import Operation, Statement
-from ..store import Filter
+from ..store import Bookmark, Filter
 from .query import Library, Query
 from .rows import RowReader
 
@@ -25,6 +25,8 @@ CONDITIONS = {
     "chain": "j.id IN (SELECT c.id FROM {own} AS c WHERE c.chain_id = CAST(:chain AS {uuid}) AND c.chain_index > 0 "
     "UNION ALL SELECT CAST(:chain AS {uuid}))",
     "before": "j.id < :before",
+    "ended_at": "j.finished_at <= :ended_at",
+    "ended_before": "(j.finished_at, j.id) < (:ended_at, :ended_before)",
     "since": "j.{moment_of} >= :since",
 }
 
@@ -56,9 +58,13 @@ class Reading:
 
         return self.sql.made((name, *shape), make)
 
-    def list(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[Job]]:
+    def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
         names = ("type", "queue", "tenant", "chain", "since")
-        given = {name: getattr(filter, name) for name in names} | {"before": before}
+        given = {name: getattr(filter, name) for name in names}
+        if before is not None:
+            given |= (
+                {"ended_at": before.ended_at, "ended_before": before.id} if filter.by_end else {"before": before.id}
+            )
         given = {name: value for name, value in given.items() if value is not None}
         shape = ["no tenant" if name == "tenant" and not value else name for name, value in given.items()]
         conditions = [CONDITIONS[name] for name in shape]
@@ -72,6 +78,8 @@ class Reading:
         condition = " AND ".join(conditions) or "{true}"
         # Each table gives its own first page by its index; the two are then merged.
         text = " UNION ALL ".join(pages) + " ORDER BY 1 DESC LIMIT :limit"
+        if filter.by_end:
+            text = f"{HISTORY} ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit"
         query = self._query("list", (*shape, filter.state or ""), text, condition)
         found = yield Statement(query, {**given, "limit": limit}, alone=True)
         return [self.rows.job(row) for row in found]

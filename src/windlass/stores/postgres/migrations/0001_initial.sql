@@ -133,7 +133,7 @@ DO $$ BEGIN
 
 CREATE INDEX {prefix}history_type ON {history} (type, id);
 
-CREATE INDEX {prefix}history_state ON {history} (state, id) WHERE state <> 'completed';
+CREATE INDEX {prefix}history_state ON {history} (state, finished_at, id) WHERE state <> 'completed';
 
 CREATE INDEX {prefix}history_tenant ON {history} (tenant, id) WHERE tenant <> '';
 
