@@ -53,7 +53,11 @@ class Enqueueing(Waiting):
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         jobs = yield from self.with_chains(jobs)
         sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)
-        if sure:
+        if sure and len(jobs) == 1:  # as most are
+            rows = yield self.many("add_jobs", jobs, alone=True)
+            if rows:
+                return [Enqueued(self.added(jobs[0], rows[0]), True)]
+        elif sure:
             done = yield from self.bulk(jobs)
             if done is not None:
                 return done
