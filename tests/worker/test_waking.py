@@ -84,7 +84,7 @@ async def test_w1_a_listener_that_is_ended_comes_back(fresh_postgres_url: str) -
         with psycopg.connect(fresh_postgres_url, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE query LIKE 'LISTEN%' AND pid <> pg_backend_pid()"
+                "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
             )
         assert await (await go_on.aenqueue()).aresult(timeout=30) == "on"
     app.close()
