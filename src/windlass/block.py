@@ -89,7 +89,12 @@ class Block:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        try:
+            self._end(kind, error, trace)
+        finally:
+            self._close()  # not before: until it has committed, a renewal would collide with it
+
+    def _end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         settlement = None
         try:
             if error is None:
@@ -124,7 +129,14 @@ class Block:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        try:
+            await self._aend(kind, error, trace)
+        finally:
+            self._close()
+
+    async def _aend(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         settlement = None
         try:
             if error is None:

@@ -14,7 +14,9 @@ import pytest
 
 from windlass import Attempt, Continue, JobCancelled, LeaseLost, Windlass
 from windlass.operation import Operation
-from windlass.stores.store import Lease, Renewal
+from windlass.outcome import Settlement
+from windlass.stores.store import Lease, Refusal, Renewal
+from windlass.worker.leases import _may_be_written
 
 from .conftest import Ledger
 
@@ -262,3 +264,35 @@ async def test_a_block_begins_after_the_renewal_that_is_under_way(
     async with app.worker():
         await (await task.aenqueue()).aresult(timeout=20)
     assert (starts, ledger.entries) == ([1], ["once"])
+
+
+def test_no_renewal_comes_between_the_settlement_and_its_commit(
+    app: Windlass, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the block ends it is still one, for whoever renews leases."""
+    settle, seen = app.store.settle, []
+    attempts: list[Attempt] = []
+
+    def looking(settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
+        seen.append(_may_be_written(attempts[-1], due=0.0, now=0.0))
+        return (yield from settle(settlements))
+
+    monkeypatch.setattr(app.store, "settle", looking)
+
+    @app.task
+    async def in_loop(attempt: Attempt) -> None:
+        attempts.append(attempt)
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "async")
+
+    @app.task
+    def in_thread(attempt: Attempt) -> None:
+        attempts.append(attempt)
+        with attempt.transaction() as connection:
+            ledger.write(connection, "sync")
+
+    for task in (in_loop, in_thread):
+        task.enqueue()
+        work(app)
+    assert (seen, ledger.entries) == ([False, False], ["async", "sync"])
+    assert all(attempt.block is None for attempt in attempts)
