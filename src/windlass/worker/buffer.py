@@ -123,10 +123,11 @@ class Buffer:
         average = seconds if self.average_seconds is None else self.average_seconds
         self.average_seconds = average + WEIGHT * (seconds - average)
 
-    def stale(self) -> list[Attempt]:
-        """What lies here although no slot has asked for any for a while: the jobs that run take longer than thought."""
+    def stale(self, *, held_up: bool) -> list[Attempt]:
+        """What lies here although no slot has asked for any for a while: the jobs that run take longer than thought.
+        Not while the slots are held up by what waits to be written: to give back is to write, too."""
         now = time.monotonic()
-        if not self.items or self._popped != self._seen:
+        if not self.items or self._popped != self._seen or held_up:
             self._seen, self._stale_since = self._popped, now
         if now - self._stale_since < STALE_SECONDS:
             return []

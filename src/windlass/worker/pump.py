@@ -37,10 +37,11 @@ QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is wo
 class Pump:
     def __init__(
         self, app: Windlass, buffer: Buffer, leases: Leases, *, name: str, queues: Mapping[str, int | None] | None,
-        poll_seconds: float, may_claim: Callable[[], int], give_back: Callable[[list[Attempt]], None],
+        poll_seconds: float, may_claim: Callable[[], int], held_up: Callable[[], bool],
+        give_back: Callable[[list[Attempt]], None],
     ) -> None:  # fmt: skip
         self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
-        self.poll_seconds, self.may_claim, self.give_back = poll_seconds, may_claim, give_back
+        self.poll_seconds, self.may_claim, self.held_up, self.give_back = poll_seconds, may_claim, held_up, give_back
         self.all_queues = queues is None
         self.served = {queue: Served(queue, limit) for queue, limit in (queues or {}).items()}
         self.limited = any(served.limit is not None for served in self.served.values())
@@ -65,7 +66,7 @@ class Pump:
             self._told = self._woken.is_set()
             self._woken.clear()
             self.buffer.room_made.clear()
-            self.give_back(self.buffer.stale())
+            self.give_back(self.buffer.stale(held_up=self.held_up()))
             try:
                 followed = await self._alone(self._follow_chains()) if self._urgent else 0
                 if followed:

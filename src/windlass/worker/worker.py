@@ -115,7 +115,8 @@ class Worker:
         )
         self.pump = Pump(
             self.app, self.buffer, self.leases, name=self.identity.name, queues=self.queues,
-            poll_seconds=self.poll_seconds, may_claim=self._may_claim, give_back=self._give_back,
+            poll_seconds=self.poll_seconds, may_claim=self._may_claim,
+            held_up=lambda: self.settler.full, give_back=self._give_back,
         )  # fmt: skip
         self.settler = Settler(
             self.app, self._settled, self.pump.may_follow, self.pump.not_following, self._handed, self.identity.name
