@@ -64,6 +64,11 @@ class Block:
         if self._joined is not None:
             joined.reset(self._joined)
 
+    @property
+    def is_open(self) -> bool:
+        """A task that was begun in it may go on after its end."""
+        return self.attempt.block is self
+
     def _settled(self, settlement: Settlement | None) -> None:
         self.attempt.settled, self.attempt.recorded = True, settlement
 

@@ -68,7 +68,9 @@ class Sending:
     def _joined(self, connection: Any) -> Any:
         """In a block of `attempt.transaction()`, its connection."""
         block = joined.get()
-        return block.connection if connection is None and block is not None and block.app is self else connection
+        if connection is not None or block is None or block.app is not self or not block.is_open:
+            return connection
+        return block.connection
 
     def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
         if hint and self.store.notify:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -99,6 +100,72 @@ def test_a_block_ends_in_one_way(app: Windlass, ledger: Ledger) -> None:
     job = stubborn.enqueue()
     work(app)
     assert (job.result(20), len(refused), ledger.entries) == ("done", 4, ["once"])
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_would_wait_for_its_own_block_is_refused_at_once(app: Windlass, ledger: Ledger, kind: str) -> None:
+    """SQLite has one writer at a time. Elsewhere another job can be changed meanwhile, for itself."""
+    seen: list[tuple[str, bool]] = []
+    other = app.task("other")(lambda: None).using(delay="1h").enqueue()
+
+    def refused(error: Conflict, began: float) -> None:
+        seen.append((ledger.kind, time.monotonic() - began < 5))
+        assert "before or after" in str(error)
+
+    @app.task(max_attempts=1)
+    def sync_handler(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            ledger.write(connection, "once")
+            began = time.monotonic()
+            assert other.refresh().state == "pending"
+            try:
+                app.cancel(other.id)
+            except Conflict as error:
+                refused(error, began)
+
+    @app.task(max_attempts=1)
+    async def async_handler(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "once")
+            began = time.monotonic()
+            assert (await other.arefresh()).state == "pending"
+            try:
+                await app.acancel(other.id)
+            except Conflict as error:
+                refused(error, began)
+
+    job = (sync_handler if kind == "sync" else async_handler).enqueue()
+    work(app)
+    assert (job.refresh().state, ledger.entries) == ("completed", ["once"]), job.error
+    on_file = ledger.kind == "sqlite"
+    assert seen == ([("sqlite", True)] if on_file else [])
+    assert other.refresh().state == ("pending" if on_file else "cancelled")
+
+
+def test_what_was_begun_in_a_block_and_goes_on_is_outside_of_it(app: Windlass, ledger: Ledger) -> None:
+    later: list[asyncio.Task[Any]] = []
+    other = app.task("other")(lambda: None)
+
+    @app.task(max_attempts=1)
+    async def task(attempt: Attempt) -> None:
+        ended = asyncio.Event()
+
+        async def goes_on() -> None:
+            await ended.wait()
+            job = await other.using(delay="1h").aenqueue()
+            await app.acancel(job.id)
+
+        async with attempt.transaction() as connection:
+            await ledger.awrite(connection, "once")
+            later.append(asyncio.create_task(goes_on()))
+        ended.set()
+        await later[0]
+
+    job = task.enqueue()
+    work(app)
+    assert (job.refresh().state, ledger.entries) == ("completed", ["once"])
+    assert later[0].exception() is None
+    assert app.counts()["cancelled"] == 1
 
 
 def test_hooks_and_figures_tell_how_a_handler_has_settled(app: Windlass, ledger: Ledger) -> None:

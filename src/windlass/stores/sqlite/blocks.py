@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ class BlockConnection:
     """A `sqlite3.Connection` for the length of a block: whoever opened the block ends its transaction."""
 
     def __init__(self, raw: sqlite3.Connection, address: str) -> None:
-        self.raw, self.address = raw, address
+        self.raw, self.address, self.ended = raw, address, False
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         with self.unended():
@@ -60,6 +61,25 @@ class BlockConnection:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
                 raise
             raise Conflict(REFUSAL) from error
+
+
+# The block around this code: it has locked its file, and what would write there on another connection waits for itself.
+around: ContextVar[BlockConnection | None] = ContextVar("windlass_sqlite_block", default=None)
+
+
+def is_locked_here(address: str) -> bool:
+    block = around.get()
+    return block is not None and block.address == address and not block.ended
+
+
+@contextmanager
+def inside(block: BlockConnection) -> Iterator[None]:
+    outer = around.set(block)
+    try:
+        yield
+    finally:
+        block.ended = True  # for what was begun in it and goes on
+        around.reset(outer)
 
 
 def end_nothing(action: int, *_: object) -> int:
@@ -144,7 +164,9 @@ def transaction(
     commit = False
     try:
         begin(connection, path)
-        yield BlockConnection(connection, address)
+        block = BlockConnection(connection, address)
+        with inside(block):
+            yield block
         commit = True
     finally:
         finish(connection, path, commit=commit)
@@ -160,7 +182,9 @@ async def atransaction(
         commit = False
         try:
             await loop.run_in_executor(thread, begin, connection, path)
-            yield AsyncBlockConnection(BlockConnection(connection, address), thread)
+            block = BlockConnection(connection, address)
+            with inside(block):
+                yield AsyncBlockConnection(block, thread)
             commit = True
         finally:
             await loop.run_in_executor(thread, lambda: finish(connection, path, commit=commit))

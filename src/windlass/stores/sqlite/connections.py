@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -18,7 +19,7 @@ from ...errors import InvalidInput
 from ...logs import Log
 from ...operation import Operation, Statement, adrive, arun, drive, run
 from ..sql.query import Query
-from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, transaction
+from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, is_locked_here, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, mapped
 from .writer import Writer
@@ -55,10 +56,13 @@ class SqliteConnections:
         return f"file:{self._name}-{os.getpid()}?mode=memory&cache=shared" if self.in_memory else self.path
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
-        return self._its_writer().submit(make).result()
+        return self._submit(make).result()
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
-        return await asyncio.wrap_future(self._its_writer().submit(make))
+        return await asyncio.wrap_future(self._submit(make))
+
+    def _submit(self, make: Callable[[], Operation[T]]) -> Future[T]:
+        return self._its_writer().submit(make, may_write=not is_locked_here(self.address))
 
     def _open_link(self) -> OwnLink:
         return OwnLink(self.open(), self.path, BUSY_SECONDS)

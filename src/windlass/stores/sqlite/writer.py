@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeAlias, TypeVar
 
+from ...errors import Conflict
 from ...logs import Log
 from ...operation import Begin, Commit, Operation, Rollback, Rows, Sleep, Statement, Step, drive, persistent, run
 from .forking import gate
@@ -19,7 +20,7 @@ from .own import OwnLink
 
 T = TypeVar("T")
 log = Log("windlass.sqlite")
-Waiting: TypeAlias = tuple[Callable[[], Operation[Any]], Future[Any]]
+Waiting: TypeAlias = tuple[Callable[[], Operation[Any]], Future[Any], bool]
 
 MOST_TOGETHER = 64
 READS = re.compile(r"\s*(SELECT|WITH(?!.*\b(INSERT|UPDATE|DELETE)\b))", re.DOTALL)
@@ -38,9 +39,9 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-sqlite")
 
-    def submit(self, make: Callable[[], Operation[T]]) -> Future[T]:
+    def submit(self, make: Callable[[], Operation[T]], *, may_write: bool = True) -> Future[T]:
         future: Future[T] = Future()
-        self._waiting.append((make, future))
+        self._waiting.append((make, future, may_write))
         self._thread.submit(self._serve)
         return future
 
@@ -65,7 +66,7 @@ class Writer:
                 answers = self._together(SharedLink(self.link), taken)
             except BaseException as error:
                 log.debug("together it did not go (%r): one by one", error)
-                for make, future in taken or self._take():
+                for make, future, _ in taken or self._take():
                     self._alone(make, future)
             else:
                 for future, value, failure in answers:
@@ -78,16 +79,16 @@ class Writer:
         for _ in range(MOST_TOGETHER):
             if not self._waiting:
                 return
-            make, future = self._waiting.popleft()
+            make, future, may_write = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
-                yield make, future
+                yield make, future, may_write
 
     def _together(self, shared: SharedLink, taken: list[Waiting]) -> list[tuple[Future[Any], Any, Exception | None]]:
         """Who comes while others are at work is taken along, up to the moment of the commit."""
         answers: list[tuple[Future[Any], Any, Exception | None]] = []
         with shared:
-            for make, future in self._take():
-                taken.append((make, future))
+            for make, future, shared.may_write in self._take():
+                taken.append((make, future, shared.may_write))
                 try:
                     answers.append((future, drive(persistent(make), shared), None))
                 except Solitary:
@@ -117,7 +118,7 @@ class SharedLink:
     """
 
     def __init__(self, link: OwnLink) -> None:
-        self.link, self.begun, self.worth = link, False, False
+        self.link, self.begun, self.worth, self.may_write = link, False, False, True
 
     def __enter__(self) -> Self:
         return self
@@ -148,6 +149,11 @@ class SharedLink:
                 raise Solitary(query.name)
             case Statement(query=query) if all(READS.match(text) for text in query.named):
                 return self.link.execute(step)
+        if not self.may_write:
+            raise Conflict(
+                "a block of attempt.transaction() holds the file, and this would wait for its end: do it before or "
+                "after. What is enqueued in the block is part of it, and jobs can be read"
+            )
         if not self.begun:
             self.link.execute(Begin())
             self.begun = True
