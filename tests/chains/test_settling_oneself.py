@@ -107,6 +107,7 @@ def test_what_would_wait_for_its_own_block_is_refused_at_once(app: Windlass, led
     """SQLite has one writer at a time. Elsewhere another job can be changed meanwhile, for itself."""
     seen: list[tuple[str, bool]] = []
     other = app.task("other")(lambda: None).using(delay="1h").enqueue()
+    waits_for_the_block = threading.Thread(target=app.enqueue, args=("other",))
 
     def refused(error: Conflict, began: float) -> None:
         seen.append((ledger.kind, time.monotonic() - began < 5))
@@ -116,6 +117,8 @@ def test_what_would_wait_for_its_own_block_is_refused_at_once(app: Windlass, led
     def sync_handler(attempt: Attempt) -> None:
         with attempt.transaction() as connection:
             ledger.write(connection, "once")
+            waits_for_the_block.start()
+            time.sleep(0.2)
             began = time.monotonic()
             assert other.refresh().state == "pending"
             try:

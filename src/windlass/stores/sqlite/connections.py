@@ -10,7 +10,6 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -22,7 +21,7 @@ from ..sql.query import Query
 from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, is_locked_here, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, mapped
-from .writer import Writer
+from .writer import Writer, read_with
 
 T = TypeVar("T")
 log = Log("windlass.sqlite")
@@ -56,13 +55,14 @@ class SqliteConnections:
         return f"file:{self._name}-{os.getpid()}?mode=memory&cache=shared" if self.in_memory else self.path
 
     def run(self, make: Callable[[], Operation[T]]) -> T:
-        return self._submit(make).result()
+        if is_locked_here(self.address):
+            return read_with(self._open_link(), make)  # the writer may be waiting for the block that this is in
+        return self._its_writer().submit(make).result()
 
     async def arun(self, make: Callable[[], Operation[T]]) -> T:
-        return await asyncio.wrap_future(self._submit(make))
-
-    def _submit(self, make: Callable[[], Operation[T]]) -> Future[T]:
-        return self._its_writer().submit(make, may_write=not is_locked_here(self.address))
+        if is_locked_here(self.address):
+            return await asyncio.to_thread(lambda: read_with(self._open_link(), make))
+        return await asyncio.wrap_future(self._its_writer().submit(make))
 
     def _open_link(self) -> OwnLink:
         return OwnLink(self.open(), self.path, BUSY_SECONDS)

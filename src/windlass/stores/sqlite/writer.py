@@ -20,7 +20,7 @@ from .own import OwnLink
 
 T = TypeVar("T")
 log = Log("windlass.sqlite")
-Waiting: TypeAlias = tuple[Callable[[], Operation[Any]], Future[Any], bool]
+Waiting: TypeAlias = tuple[Callable[[], Operation[Any]], Future[Any]]
 
 MOST_TOGETHER = 64
 READS = re.compile(r"\s*(SELECT|WITH(?!.*\b(INSERT|UPDATE|DELETE)\b))", re.DOTALL)
@@ -39,9 +39,9 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-sqlite")
 
-    def submit(self, make: Callable[[], Operation[T]], *, may_write: bool = True) -> Future[T]:
+    def submit(self, make: Callable[[], Operation[T]]) -> Future[T]:
         future: Future[T] = Future()
-        self._waiting.append((make, future, may_write))
+        self._waiting.append((make, future))
         self._thread.submit(self._serve)
         return future
 
@@ -66,7 +66,7 @@ class Writer:
                 answers = self._together(SharedLink(self.link), taken)
             except BaseException as error:
                 log.debug("together it did not go (%r): one by one", error)
-                for make, future, _ in taken or self._take():
+                for make, future in taken or self._take():
                     self._alone(make, future)
             else:
                 for future, value, failure in answers:
@@ -79,16 +79,16 @@ class Writer:
         for _ in range(MOST_TOGETHER):
             if not self._waiting:
                 return
-            make, future, may_write = self._waiting.popleft()
+            make, future = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
-                yield make, future, may_write
+                yield make, future
 
     def _together(self, shared: SharedLink, taken: list[Waiting]) -> list[tuple[Future[Any], Any, Exception | None]]:
         """Who comes while others are at work is taken along, up to the moment of the commit."""
         answers: list[tuple[Future[Any], Any, Exception | None]] = []
         with shared:
-            for make, future, shared.may_write in self._take():
-                taken.append((make, future, shared.may_write))
+            for make, future in self._take():
+                taken.append((make, future))
                 try:
                     answers.append((future, drive(persistent(make), shared), None))
                 except Solitary:
@@ -111,14 +111,23 @@ class Writer:
                 self.link.connection.rollback()
 
 
+def read_with(link: OwnLink, make: Callable[[], Operation[T]]) -> T:
+    """On a connection for this alone, which is closed; whatever would write is refused."""
+    try:
+        with gate.inside(), SharedLink(link, may_write=False) as shared:
+            return drive(persistent(make), shared)
+    finally:
+        link.connection.close()
+
+
 class SharedLink:
     """A connection on which several operations are one transaction, begun when one of them first writes.
 
     Leaving it commits; where that fails, or SQLite has rolled back by itself (a full disk), none of them was done.
     """
 
-    def __init__(self, link: OwnLink) -> None:
-        self.link, self.begun, self.worth, self.may_write = link, False, False, True
+    def __init__(self, link: OwnLink, *, may_write: bool = True) -> None:
+        self.link, self.begun, self.worth, self.may_write = link, False, False, may_write
 
     def __enter__(self) -> Self:
         return self
