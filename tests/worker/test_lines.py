@@ -30,7 +30,7 @@ def listens(line: Line) -> bool:
 
 
 def notifies(line: Line) -> bool:
-    return b"pg_notify" in line.said
+    return b"NOTIFY" in line.said
 
 
 def quick(app: Windlass) -> Windlass:

@@ -6,7 +6,7 @@ is sent, so that TCP notices nothing. Only an answer that does not come shows it
 
 from __future__ import annotations
 
-import selectors
+import select
 import time
 from typing import Any
 
@@ -20,23 +20,34 @@ def ask(connection: psycopg.Connection[Any], statement: str, *parameters: str, s
     """The first value of the answer, as text. ConnectionTimeout where it takes longer: the connection is lost then."""
     pgconn = connection.pgconn
     deadline, value = time.monotonic() + seconds, None
-    pgconn.send_query_params(statement.encode(), [parameter.encode() for parameter in parameters])
-    with selectors.DefaultSelector() as selector:
-        key = selector.register(pgconn.socket, selectors.EVENT_READ)
-        while True:
-            unsent = pgconn.flush()
-            selector.modify(key.fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if unsent else 0))
-            if not unsent and not pgconn.is_busy():
-                result = pgconn.get_result()
-                if result is None:
-                    return None if value is None else value.decode()
-                if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-                    raise psycopg.errors.error_from_result(result)
-                value = result.get_value(0, 0) if result.ntuples else None
-                continue
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise psycopg.errors.ConnectionTimeout(f"no answer within {seconds:g} s")
-            pgconn.consume_input()
+    if parameters:
+        pgconn.send_query_params(statement.encode(), [parameter.encode() for parameter in parameters])
+    else:
+        pgconn.send_query(statement.encode())
+    while True:
+        unsent = bool(pgconn.flush())
+        if not unsent and not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None:
+                return None if value is None else value.decode()
+            if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+                raise psycopg.errors.error_from_result(result)
+            value = result.get_value(0, 0) if result.ntuples else None
+            continue
+        if not ready(pgconn.socket, max(0.0, deadline - time.monotonic()), to_write=unsent):
+            raise psycopg.errors.ConnectionTimeout(f"no answer within {seconds:g} s")
+        pgconn.consume_input()
+
+
+def ready(socket: int, seconds: float, *, to_write: bool = False) -> bool:
+    """Whether there is something to read within so long, or room to write. Not by select() where it can be helped: a
+    process that has a thousand files open has sockets that it does not take."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(socket, select.POLLIN | (select.POLLOUT if to_write else 0))
+        return bool(poll.poll(seconds * 1000))
+    readable, writable, _ = select.select([socket], [socket] if to_write else [], [], seconds)
+    return bool(readable or writable)
 
 
 def heard_meanwhile(connection: psycopg.Connection[Any]) -> list[Hint | None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import threading
 import time
 import weakref
@@ -38,7 +37,7 @@ from ...operation import (
 )
 from ..urls import without_password
 from . import arrays
-from .asking import ask
+from .asking import ask, ready
 from .blocks import TRANSIENT, Blocks
 from .borrowed import Home, borrow, borrow_async
 from .errors import mapped
@@ -147,10 +146,7 @@ def copy_statement(step: Copy) -> str:
 
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Idle, and silent: an idle connection that has something to say was ended."""
-    if not idle(connection):
-        return False
-    readable, _, _ = select.select([connection.fileno()], [], [], 0)
-    return not readable
+    return idle(connection) and not ready(connection.fileno(), 0)
 
 
 def idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import psycopg
 from psycopg import sql
 
@@ -26,8 +25,6 @@ ECHO_SECONDS = 3.0  # for a hint to come back to us through a pooler
 LOOK_SECONDS = 5.0  # between looks where no hint comes through
 DEAF_SECONDS = 60.0  # until it is tried again whether one does: an echo may only have been late
 PAYLOAD_BYTES = 7_999
-
-NOTIFY = "SELECT pg_notify($1, text) FROM jsonb_array_elements_text($2::jsonb) AS text"
 
 
 class PostgresWakeup(Hub):
@@ -59,8 +56,14 @@ class PostgresWakeup(Hub):
     def _notify(self, channel: str, hints: list[Hint]) -> None:
         if self._sending_on is None or self._sending_on.closed:
             self._sending_on = self.connect()
-        texts = [text for hint in hints if len((text := hint.encode()).encode()) <= PAYLOAD_BYTES]
-        ask(self._sending_on, NOTIFY, channel, msgspec.json.encode(texts).decode(), seconds=self.answer_seconds)
+        escaping = psycopg.pq.Escaping(self._sending_on.pgconn)
+        texts = [text for hint in hints if len(text := hint.encode().encode()) <= PAYLOAD_BYTES]
+        # As a command, not as a query of pg_notify(): there is nothing to be planned.
+        told = [
+            b"NOTIFY %b, %b" % (escaping.escape_identifier(channel.encode()), escaping.escape_literal(text))
+            for text in texts
+        ]
+        ask(self._sending_on, b"; ".join(told).decode(), seconds=self.answer_seconds)
 
     def hang_up(self) -> None:
         if self._sending_on is not None:
