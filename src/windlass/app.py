@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 from uuid import UUID, uuid4
@@ -43,7 +43,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]  # by name, or each with how many of it at once
 
-LOCKED_TRIES, LOCKED_SECONDS = 20, 0.01  # for the next of one order key
+LOCKED_SECONDS = 5.0  # that the next of one order key is waited for where somebody has it locked: a slow commit
+PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
 
 
 class Windlass(Sending, Awaiting, Explaining, Scheduling):
@@ -251,13 +252,13 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         while self.run_operation(self._admit).jobs:
             pass
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
-        for _ in range(LOCKED_TRIES):
+        for pause in _while_locked():
             attempts = self.run_operation(claim)
             if attempts or order_key is None:
                 break
-            if not self.run_operation(partial(self._is_locked, order_key, tenant, queues)):
+            if not self.run_operation(partial(self._is_locked, order_key, tenant, queues, types)):
                 break
-            time.sleep(LOCKED_SECONDS)
+            time.sleep(pause)
         return attempts
 
     async def aclaim(
@@ -267,23 +268,27 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
         while (await self.arun_operation(self._admit)).jobs:
             pass
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
-        for _ in range(LOCKED_TRIES):
+        for pause in _while_locked():
             attempts = await self.arun_operation(claim)
             if attempts or order_key is None:
                 break
-            if not await self.arun_operation(partial(self._is_locked, order_key, tenant, queues)):
+            if not await self.arun_operation(partial(self._is_locked, order_key, tenant, queues, types)):
                 break
-            await asyncio.sleep(LOCKED_SECONDS)
+            await asyncio.sleep(pause)
         return attempts
 
-    def _is_locked(self, order_key: str, tenant: str | None, queues: Sequence[str] | None) -> Operation[bool]:
+    def _is_locked(
+        self, order_key: str, tenant: str | None, queues: Sequence[str] | None, types: Sequence[str] | None
+    ) -> Operation[bool]:
         """Whether the next of this key is due and was passed over, since someone has it locked for a moment. Whoever
         asks for one key and is told of nothing may wait for the next hint, which nobody would send."""
         head = yield from self.store.head(tenant or "", order_key)
         if head is None or head.state != PENDING or (queues is not None and head.queue not in queues):
             return False
-        paused = yield from self.store.paused()
-        return head.queue not in paused and head.run_at <= (yield from self.store.now())
+        if (types is not None and head.type not in types) or head.queue in (yield from self.store.paused()):
+            return False
+        now = yield from self.store.now()
+        return head.run_at <= now and (head.expires_at is None or head.expires_at > now)
 
     # Working
 
@@ -363,3 +368,14 @@ class Windlass(Sending, Awaiting, Explaining, Scheduling):
             job = msgspec.structs.replace(job, created=False)
         msgspec.structs.force_setattr(job, "_app", self)
         return job
+
+
+def _while_locked() -> Iterator[float]:
+    """Pauses between looks, one at least, for as long as it is worth while."""
+    pause, longest = PAUSES
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, longest)
+        if time.monotonic() >= deadline:
+            return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -121,13 +123,30 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
 def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.app.LOCKED_TRIES", 2000)
+    monkeypatch.setattr("windlass.app.LOCKED_SECONDS", 60.0)
     app = Windlass(fresh_postgres_url)
     job = app.enqueue("task", {}, order_key="key", tenant="acme")
     assert app.claim(1, order_key="other", tenant="acme") == []
     with psycopg.connect(fresh_postgres_url) as connection:
         connection.execute("SELECT FROM windlass_jobs FOR UPDATE")
-        threading.Timer(0.05, connection.rollback).start()
+        threading.Timer(1.0, connection.rollback).start()  # a commit that the disk takes its time for
         (attempt,) = app.claim(1, order_key="key", tenant="acme")
     assert attempt.job.id == job.id
     app.close()
+
+
+@pytest.mark.parametrize("why", ["another type", "too late", "paused", "not yet"])
+async def test_what_nobody_has_locked_is_not_waited_for(
+    app: Windlass, either: Either, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.app.LOCKED_SECONDS", 60.0)
+    options: dict[str, Any] = {"too late": {"expires": "1m"}, "not yet": {"delay": "1h"}}.get(why, {})
+    await either.enqueue("task", {}, order_key="key", **options)
+    await either.claim(1, order_key="another")  # which lets all in
+    if why == "too late":
+        app.store.clock.move(timedelta(minutes=2))
+    if why == "paused":
+        await either.pause("default")
+    began = time.monotonic()
+    assert await either.claim(1, order_key="key", types=["other"] if why == "another type" else None) == []
+    assert time.monotonic() - began < 30

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
+
+import psycopg
+import pytest
 
 from windlass import Windlass
+from windlass.stores.postgres.asking import ask
 from windlass.stores.wakeup import Hint
 
 NAMES = ["it's", 'say "so"', "back\\slash", "\\'); NOTIFY x, '", "$1 %s {}", "größe", "✓", "x" * 3000]
+
+
+def test_a_hint_that_gets_no_answer_is_sent_once_more(fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a connection that has just been opened, too: the server may be slow for a moment."""
+    app = Windlass(fresh_postgres_url)
+    listening, told = threading.Event(), threading.Event()
+    app.store.wakeup.listen(lambda hint: (listening if hint is None else told).set())
+    assert listening.wait(30)
+    lost: list[str] = []
+
+    def ask_in_vain_at_first(connection: Any, statement: str, *parameters: str, seconds: float) -> str | None:
+        if statement.startswith("NOTIFY") and not lost:
+            lost.append(statement)
+            raise psycopg.errors.ConnectionTimeout("no answer")
+        return ask(connection, statement, *parameters, seconds=seconds)
+
+    monkeypatch.setattr("windlass.stores.postgres.wakeup.ask", ask_in_vain_at_first)
+    app.store.wakeup.send([Hint("ready", "mail")])
+    assert told.wait(30)
+    assert len(lost) == 1
+    app.close()
 
 
 def test_names_that_look_like_statements_are_heard(fresh_postgres_url: str) -> None:

@@ -17,6 +17,7 @@ from ..attempt import Attempt
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 2000  # jobs, however short they are
 STALE_SECONDS = 1.0
+LONGEST_LOOK = 0.5  # that counts between two looks: in a longer one the process itself stood still, or the store
 WEIGHT = 0.05  # of the newest duration in the average
 
 
@@ -27,7 +28,7 @@ class Buffer:
         self.room_made = asyncio.Event()
         self.average_seconds: float | None = None  # until one has run
         self._popped = self._seen = 0
-        self._stale_since = 0.0
+        self._looked_at = self._lain = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._low = 0
         self._wanted = 0
@@ -127,9 +128,13 @@ class Buffer:
         """What lies here although no slot has asked for any for a while: the jobs that run take longer than thought.
         Not while the slots are held up by what waits to be written: to give back is to write, too."""
         now = time.monotonic()
+        since_last_look = min(now - self._looked_at, LONGEST_LOOK)
+        self._looked_at = now
         if not self.items or self._popped != self._seen or held_up:
-            self._seen, self._stale_since = self._popped, now
-        if now - self._stale_since < STALE_SECONDS:
+            self._seen, self._lain = self._popped, 0.0
+        else:
+            self._lain += since_last_look
+        if self._lain < STALE_SECONDS:
             return []
         self.average_seconds = 2 * AHEAD_SECONDS * self.slots  # so that no more is claimed ahead, until some have run
         return self.clear()

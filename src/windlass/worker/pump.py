@@ -17,7 +17,7 @@ from ..logs import Log
 from ..operation import Interrupted
 from ..stores.store import ClaimRequest
 from ..stores.wakeup import Hint
-from .buffer import STALE_SECONDS, Buffer
+from .buffer import LONGEST_LOOK, Buffer
 from .claiming import Served
 from .leases import Leases
 
@@ -218,7 +218,7 @@ class Pump:
     async def rest(self, seconds: float, or_room: bool = False) -> None:
         """Until someone wakes us, for so long at most; or until a slot is free or less lies ready."""
         if len(self.buffer):
-            seconds = min(seconds, STALE_SECONDS)
+            seconds = min(seconds, LONGEST_LOOK)
         waits = [asyncio.ensure_future(self._woken.wait())]
         if or_room:
             waits.append(asyncio.ensure_future(self.buffer.room_made.wait()))

@@ -55,7 +55,7 @@ class Upkeep:
         if not await self.app.arun_operation(self.app.store.anyone_lost):
             return
         # The store may have been away, or locked, for as long as a lease: whoever is alive renews now, and goes first.
-        await asyncio.sleep(min(RENEW_FIRST_SECONDS, self.rescue_seconds / 2))
+        await asyncio.sleep(RENEW_FIRST_SECONDS)
         while True:
             settlements = await self.app.arun_operation(lambda: self.app.rescue_some(RESCUE_PAGE))
             if settlements:

@@ -44,14 +44,13 @@ class PostgresWakeup(Hub):
 
     def deliver(self, hints: list[Hint]) -> None:
         """After the commit, not in it: a NOTIFY in every enqueue makes committers wait for each other."""
-        kept = self._sending_on is not None
         try:
             self._notify(self.channel, hints)
         except Exception:
-            self.hang_up()
-            if not kept:
-                raise
-            self._notify(self.channel, hints)  # the one that was kept may have been ended long ago
+            if self._sending_on is None:
+                raise  # it cannot be reached
+            self.hang_up()  # it may have been ended long ago, or the server was slow
+            self._notify(self.channel, hints)
 
     def _notify(self, channel: str, hints: list[Hint]) -> None:
         if self._sending_on is None or self._sending_on.closed:
