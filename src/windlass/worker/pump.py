@@ -31,6 +31,7 @@ LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, ho
 ADMIT_SECONDS = 0.1  # between looks for those that wait to be let in, while there is other work
 CHAIN_SECONDS = 0.01  # that a chain gets to go on, before we look round again
 VAIN_SECONDS = 0.001, 0.25  # between looks at a job that is due and cannot be had: at first, and at the most
+LOCKED_SECONDS = 1.0  # that a job may be locked by somebody before we take it for one that is not for us
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -57,7 +58,7 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._turn = 0
         self._look_again = self._admit_at = 0.0
-        self._vain = VAIN_SECONDS[0]
+        self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
         self._last_attempts_at = time.monotonic()
 
     async def run(self) -> None:
@@ -74,15 +75,17 @@ class Pump:
                     continue
                 before, quiet = self._changes, self.buffer.free >= self.buffer.slots
                 room, claimed = await self._alone(self.round())
-                self.idle, self.quiet, self._looked = room > 0 and claimed == 0, quiet, before
                 self._sated = claimed < room
-                if self.idle:
+                idle = room > 0 and claimed == 0
+                due = await self.next_due() if idle else (0.0, False)
+                self.idle, self.quiet, self._looked = idle, quiet, before
+                if idle:
                     self._look_again = self._admit_at = 0.0
-                    await self.rest(*(await self.next_due()))
+                    await self.rest(*due)
                 elif room <= 0:
                     await self.rest(self.poll_seconds, or_room=True)
                 else:
-                    self._vain = VAIN_SECONDS[0]
+                    self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
                 delay = 0.1
             except WindlassError as error:
                 log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
@@ -208,11 +211,14 @@ class Pump:
             return self.poll_seconds, False  # as it was at the last look, and nobody has said otherwise
         seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
         self._nothing_ahead = seconds is None
+        if seconds is None or seconds > 0:
+            self._vain_since = float("inf")
         if seconds is None:
             return self.poll_seconds, False
         if seconds > 0:
             return min(self.poll_seconds, seconds), False
         self._vain = min(self._vain * 2, VAIN_SECONDS[1])
+        self._vain_since = min(self._vain_since, time.monotonic())
         return min(self.poll_seconds, self._vain), not self.quiet
 
     async def rest(self, seconds: float, or_room: bool = False) -> None:
@@ -274,6 +280,11 @@ class Pump:
     def nothing_left(self) -> bool:
         """Whether a look has found nothing that was taken after all that has ended."""
         return self.idle and self._looked == self._changes
+
+    @property
+    def seems_locked(self) -> bool:
+        """Whether something is due that could not be had, and that somebody may have locked for a moment."""
+        return time.monotonic() - LOCKED_SECONDS < self._vain_since < float("inf")
 
     def heard(self, hint: Hint | None) -> None:
         """On the listener's thread."""

@@ -148,13 +148,13 @@ class Worker:
             if not busy and self.until_idle and self.pump.nothing_left:
                 if not self.pump.quiet:
                     self.pump.wake()  # what it had no slot for may be there still
-                elif all_ended:
-                    return
-                else:
+                elif not all_ended:
                     with contextlib.suppress(WindlassError):  # then the next worker does it
                         await self.upkeep.expire()
                     all_ended = True
                     continue
+                elif not self.pump.seems_locked:
+                    return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), 0.005)
 
