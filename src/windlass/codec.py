@@ -46,16 +46,15 @@ def decode(text: str | bytes, type: Any = Any) -> Any:
         raise InvalidInput(f"{type!r} cannot be read from JSON: {error}") from None
 
 
-def check_text(text: str, limit: int = MAX_PAYLOAD_BYTES) -> str:
-    """JSON text from outside, normalised; duplicate keys are refused, and all that `encode` refuses."""
+def read_text(text: str) -> Any:
+    """The value of JSON text from outside, as it came; what a parser would hide (a key twice) is refused. Whether it
+    can be stored is seen when it is encoded."""
     try:
-        # An integer of 25 digits is too large already; Python would choke on one of 5,000.
-        value = json.loads(text, object_pairs_hook=_object, parse_int=lambda digits: int(digits[:25]))
+        return _outside.decode(text)
     except RecursionError:
         raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise InvalidInput(f"not JSON: {error}") from None
-    return encode(value, limit)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -64,6 +63,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise InvalidInput(f"the key {key!r} appears more than once in an object")
     return found
+
+
+# An integer of 25 digits is too large already; Python would choke on one of 5,000.
+_outside = json.JSONDecoder(object_pairs_hook=_object, parse_int=lambda digits: int(digits[:25]))
 
 
 def encode_readable(

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 
-from windlass.codec import MAX_DEPTH, MAX_PAYLOAD_BYTES, check_text, decode, encode
+from windlass.codec import MAX_DEPTH, MAX_PAYLOAD_BYTES, decode, encode, read_text
 from windlass.errors import InvalidInput
 
 from .kinds import (
@@ -40,6 +40,11 @@ from .kinds import (
     one,
     short,
 )
+
+
+def check_text(text: str) -> str:
+    """As text from outside goes into the store."""
+    return encode(read_text(text))
 
 
 @given(json_values)

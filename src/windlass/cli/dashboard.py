@@ -46,8 +46,9 @@ def dashboard(
     web = create_app(app, token=token or None, read_only=read_only, allowed_hosts=allowed_hosts)
     click.echo(f"{one_line(app)} at http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends it)")
     uvicorn.run(
-        web, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_SECONDS
-    )
+        web, host=host, port=port, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )  # fmt: skip
 
 
 def _is_loopback(host: str) -> bool:

@@ -155,7 +155,7 @@ def enqueue(arguments: tuple[str, ...], url: str | None, as_json: bool, **option
         raise click.UsageError("name the app, jobs:app, or its store: --url or $WINDLASS_URL")
     app = Windlass(target) if target and "://" in target else find_app(target, url)
     try:
-        input = codec.decode(codec.check_text(given, app.max_payload))
+        input = codec.read_text(given)
         if not isinstance(input, dict):
             raise InvalidInput("the input is an object of arguments by name")
         job = app.enqueue(type, input, **{name: value for name, value in options.items() if value is not None})

@@ -14,6 +14,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from ..app import Windlass
 from ..errors import InvalidInput, WindlassError
@@ -61,8 +63,8 @@ def create_app(
         hosts=allowed_hosts,
         most_bytes=app.max_payload + ROOM_FOR_OPTIONS,
     )
-    routes = [Route(one.path, _answering(partial(one.answer, app)), methods=[one.method]) for one in ENDPOINTS]
-    routes += [Route(path, _answering(partial(page, app))) for path, page in PAGES.items()]
+    routes = [Route(one.path, Answer(partial(one.answer, app)), methods=[one.method]) for one in ENDPOINTS]
+    routes += [Route(path, Answer(partial(page, app)), methods=["GET"]) for path, page in PAGES.items()]
     handlers: dict[Any, Any] = {HTTPException: _as_problem, Exception: _broken, Problem: _told}
     web = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers)
     web.state.events = Events(app)
@@ -70,14 +72,19 @@ def create_app(
     return web
 
 
-def _answering(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
+class Answer:
+    """What a route leads to, as an ASGI app: with a plain function Starlette would look for handlers of errors here
+    already, and once more around all routes."""
+
+    def __init__(self, answer: Callable[[Request], Awaitable[Response]]) -> None:
+        self.answer = answer
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         try:
-            return await answer(request)
+            response = await self.answer(Request(scope, receive, send))
         except WindlassError as error:
             raise Problem.of(error) from error
-
-    return endpoint
+        await response(scope, receive, send)
 
 
 async def _told(request: Request, problem: Problem) -> Response:

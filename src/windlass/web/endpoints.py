@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from .. import codec
 from ..app import Windlass
-from ..errors import InvalidInput, JobNotFound, WindlassError
+from ..errors import InvalidInput, JobNotFound
 from ..job import Job
 from .access import Access, Scope
 from .problems import Problem
@@ -82,13 +82,10 @@ class Endpoint:
         return inspect.getdoc(self.function) or ""
 
     async def answer(self, app: Windlass, request: Request) -> Response:
-        try:
-            access: Access = request.state.access
-            self._check(access)
-            asked = Asked(app, access, request, self.status)
-            value = await self.function(asked, **(await self._arguments(request)))
-        except WindlassError as error:
-            raise Problem.of(error) from error
+        access: Access = request.state.access
+        self._check(access)
+        asked = Asked(app, access, request, self.status)
+        value = await self.function(asked, **(await self._arguments(request)))
         if isinstance(value, Response):
             return value
         body = b"" if asked.status == HTTPStatus.NO_CONTENT else BYTES.encode(value)
@@ -136,18 +133,17 @@ def endpoint(
     return register
 
 
-def read_object(given: bytes, limit: int, what: str) -> dict[str, Any]:
+def read_object(given: bytes, what: str) -> dict[str, Any]:
     """A handler's arguments by name."""
-    arguments = read_json(given, limit)
+    arguments = read_json(given)
     if not isinstance(arguments, dict):
         raise InvalidInput(f"{what} is an object of arguments by name")
     return arguments
 
 
-def read_json(given: bytes, limit: int) -> Any:
-    """JSON as it came, so that what a parser would hide (a key twice) is seen and refused."""
+def read_json(given: bytes) -> Any:
     try:
-        return codec.decode(codec.check_text(given.decode(), limit))
+        return codec.read_text(given.decode())
     except UnicodeDecodeError as error:
         raise InvalidInput(f"this is not UTF-8: {error}") from error
 
@@ -163,7 +159,7 @@ def _read_part(text: str, kind: Any) -> Any:
 
 def _read_query(request: Request, kind: type) -> Any:
     given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in request.query_params.multi_items() if request.scope["query_string"] else ():
         if name in given:
             raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is given twice")
         given[name] = value

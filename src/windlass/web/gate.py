@@ -9,10 +9,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .access import Attempts, Tokens
@@ -22,13 +21,17 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CHANGE_HEADER = "x-windlass"
 MOST_QUERY_BYTES = 8192
 SIGNED = "/v1/triggers/"  # whoever comes here brings a signature instead of a token
-PROTECTION = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
-    "form-action 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+PROTECTION = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+]
+
+Headers: TypeAlias = dict[str, str]  # of what is given twice, the first
 
 
 class Gate:
@@ -45,7 +48,9 @@ class Gate:
             return
         send = _protected(send)
         try:
-            headers = Headers(scope=scope)
+            headers: Headers = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"][::-1]
+            }
             self._check_host(headers.get("host", ""))
             self._check_origin(scope, headers)
             if len(scope.get("query_string", b"")) > MOST_QUERY_BYTES:
@@ -117,9 +122,9 @@ class Gate:
 def _protected(send: Send) -> Send:
     async def protected(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in PROTECTION.items():
-                headers.setdefault(name, value)
+            given = message["headers"]
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(one for one in PROTECTION if one[0] not in names)]
         await send(message)
 
     return protected

@@ -86,8 +86,8 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     keep: Length | UnsetType | None = UNSET
 
     def options(self) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("type", "input")}
-        given = {name: value for name, value in given.items() if value is not UNSET}
+        names = self.__struct_fields__[2:]  # all but the type and the input
+        given = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         unique = given.get("unique")
         if isinstance(unique, UniqueKey):
             given["unique"] = Unique(unique.key, unique.until, unique.on_conflict, unique.max_wait)
@@ -161,7 +161,7 @@ async def enqueue_job(asked: Asked, body: JobRequest) -> EnqueuedJob:
     if own is not None and options.setdefault("tenant", own) != own:
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {body.tenant!r}")
     await asked.own_all(options.get("after", ()))
-    arguments = read_object(bytes(body.input), asked.app.max_payload, "input")
+    arguments = read_object(bytes(body.input), "input")
     job = await asked.app.aenqueue(body.type, arguments, **options)
     if not job.created:
         asked.status = HTTPStatus.OK
@@ -211,7 +211,7 @@ async def run_job_now(asked: Asked, id: UUID) -> JobDetails:
 async def complete_job(asked: Asked, id: UUID, body: Completion) -> JobDetails:
     """Complete a job without a worker: an approval, a callback."""
     await asked.own(id)
-    return job_details(await asked.app.acomplete(id, read_json(bytes(body.output), asked.app.max_payload)))
+    return job_details(await asked.app.acomplete(id, read_json(bytes(body.output))))
 
 
 @endpoint("GET", "/v1/jobs/{id}/explain", "read")

@@ -62,7 +62,7 @@ async def fire_trigger(asked: Asked, name: str) -> JobFacts:
     stop and the body. Valid for five minutes, once."""
     given = await asked.request.body()
     trigger, signature = _check(asked, name, given)
-    arguments = read_object(given or b"{}", asked.app.max_payload, "the body")
+    arguments = read_object(given or b"{}", "the body")
     once = Unique(f"trigger {name} {signature}", until=2 * VALID_SECONDS, on_conflict="raise")
     try:
         job = await asked.app.aenqueue(trigger.type, arguments, **{**trigger.options, "unique": once})
