@@ -75,7 +75,7 @@ class SqliteMemories:
         self.path, self.dimensions = unquote(urlsplit(url).path)[1:], dimensions
 
     def prepare(self) -> None:
-        with closing(sqlite3.connect(self.path)) as connection:
+        with closing(self.connect()) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS memories (id integer PRIMARY KEY, tenant text NOT NULL,"
                 " user_key text NOT NULL, kind text NOT NULL, text text NOT NULL, embedding blob NOT NULL)"
@@ -91,13 +91,16 @@ class SqliteMemories:
         )
 
     def search(self, tenant: str, vector: Vector, *, user: str | None = None, limit: int = 10) -> list[Hit]:
-        with closing(sqlite3.connect(self.path)) as connection:
+        with closing(self.connect()) as connection:
             rows = connection.execute(
                 "SELECT kind, text, user_key, embedding FROM memories"
                 " WHERE tenant = ? AND user_key = ifnull(?, user_key)",
                 (tenant, user),
             )
             return nearest(((*row[:3], array("f", row[3])) for row in rows), vector, limit)
+
+    def connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=30)
 
     def close(self) -> None: ...
 

@@ -21,5 +21,5 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
         env=inherited | {"PYTHONPATH": SOURCES} | environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=110,
     )

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.face.either import Either
+from tests.face.hearing import until_heard
 from windlass import Conflict, Fixed, InvalidInput, Job, Unique, Windlass
 from windlass.stores.wakeup import Hint
 
@@ -157,14 +158,7 @@ async def test_by_name_without_a_task_it_waits_for_who_knows_it(
 async def test_a_hint_goes_out_after_the_commit(app: Windlass, either: Either) -> None:
     heard: list[Hint | None] = []
     stop = app.store.wakeup.listen(heard.append)
-    for _ in range(500):
-        if heard:
-            break
-        await asyncio.sleep(0.01)
+    await until_heard(None, heard)  # that the line is up
     await either.enqueue("anything", {}, queue="mail")
-    for _ in range(500):
-        if Hint("ready", "mail") in heard:
-            break
-        await asyncio.sleep(0.01)
-    assert Hint("ready", "mail") in heard
+    await until_heard(Hint("ready", "mail"), heard)
     stop()

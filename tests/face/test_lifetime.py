@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.face.either import Either
+from tests.face.hearing import until_heard
 from windlass import Job, JobNotFound, SchemaMismatch, Windlass, WindlassError
 from windlass.stores.wakeup import Hint
 
@@ -68,16 +69,9 @@ async def test_closed_and_used_again(app: Windlass, either: Either) -> None:
     await either.close()
     assert (await either.get(job.id)).state == "pending"
     app.store.wakeup.listen(heard.append)
-    for _ in range(500):
-        if heard:
-            break
-        await asyncio.sleep(0.01)
+    await until_heard(None, heard)  # that the line is up
     await either.enqueue("send", {}, queue="again")
-    for _ in range(500):
-        if Hint("ready", "again") in heard:
-            break
-        await asyncio.sleep(0.01)
-    assert Hint("ready", "again") in heard
+    await until_heard(Hint("ready", "again"), heard)
 
 
 def test_in_memory_what_was_closed_is_gone_and_can_be_begun_anew() -> None:

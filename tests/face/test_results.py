@@ -11,15 +11,24 @@ from uuid import uuid4
 import pytest
 
 from tests.face.either import Either
-from windlass import InvalidInput, JobCancelled, JobNotFound, Windlass
+from windlass import Attempt, InvalidInput, JobCancelled, JobNotFound, Windlass
+
+
+async def claim_one(app: Windlass) -> Attempt:
+    """The job that is there: whoever begins to wait for it writes to it, and a claim steps over it meanwhile."""
+    async with asyncio.timeout(60):
+        while not (attempts := await app.aclaim()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    (attempt,) = attempts
+    return attempt
 
 
 async def test_a_result_is_waited_for(app: Windlass, either: Either) -> None:
     job = await either.enqueue("send", {})
-    waiting: asyncio.Future[Any] = asyncio.ensure_future(either.of(job).result(timeout="30s"))
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(either.of(job).result(timeout="60s"))
     await asyncio.sleep(0.05)
     assert not waiting.done()
-    (attempt,) = await app.aclaim()
+    attempt = await claim_one(app)
     await attempt.acomplete({"sent": True})
     assert await waiting == {"sent": True}
     assert await either.result(job.id) == {"sent": True}
@@ -32,7 +41,7 @@ async def test_not_for_ever(app: Windlass, either: Either) -> None:
         began = time.monotonic()
         with pytest.raises(TimeoutError, match=str(job.id)):
             await either.of(job).result(timeout=timeout)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     with pytest.raises(InvalidInput, match="duration"):
         await either.of(job).result(timeout="soon")
 

@@ -27,8 +27,8 @@ Http = httpx.AsyncClient
 PROBLEM = "application/problem+json"
 
 
-async def work(replicas: Replicas) -> None:
-    await replicas.app.arun_worker(until_idle=True)
+async def work(replicas: Replicas, **options: Any) -> None:
+    await replicas.app.arun_worker(until_idle=True, **options)
 
 
 async def test_002_8_the_newest_failures_with_their_errors(replicas: Replicas, http: Http) -> None:
@@ -37,7 +37,7 @@ async def test_002_8_the_newest_failures_with_their_errors(replicas: Replicas, h
     for number in range(22):
         replicas.turn(f"bad {number}", max_attempts=1)
     replicas.turn("good")
-    await work(replicas)
+    await work(replicas, concurrency=1)  # one after the other, so that they end in that order
     jobs = (await http.get("/v1/jobs?status=failed&limit=20")).json()["jobs"]
     assert [job["error"] for job in jobs] == [f"ConnectionError: no answer about 'bad {n}'" for n in range(21, 1, -1)]
     assert {(job["type"], job["state"], job["attempt"]) for job in jobs} == {("agent-turn", "failed", 1)}
@@ -50,10 +50,11 @@ async def test_002_8_a_plan_is_started_and_its_answer_awaited(replicas: Replicas
     assert (started.status_code, started.headers["location"]) == (202, f"/v1/orchestrate/{id}")
     waiting = await http.get(f"/v1/orchestrate/{id}")
     assert (waiting.status_code, waiting.json()) == (202, {"id": id, "state": "running"})
-    awaited = asyncio.create_task(http.get(f"/v1/orchestrate/{id}?wait=20"))
+    awaited = asyncio.create_task(http.get(f"/v1/orchestrate/{id}?wait=60"))
     await asyncio.sleep(0.1)
     assert not awaited.done()
-    await work(replicas)
+    while not awaited.done():  # who begins to wait for a job writes to it, and a claim steps over it meanwhile
+        await work(replicas)
     answer = await awaited
     assert (answer.status_code, answer.json()["state"]) == (200, "completed")
     assert answer.json()["answer"].splitlines()[0] == "Sail:"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from examples.memory_extraction.batch import run_batch
 from examples.memory_extraction.embedders import HashedWords, normalised
 from examples.memory_extraction.extractors import Memory, RuleExtractor, Transaction
+from examples.memory_extraction.memories import SqliteMemories
 from examples.memory_extraction.settings import Settings, SettingsError
 from examples.memory_extraction.tour import tour
 
@@ -68,6 +70,12 @@ async def test_other_dimensions_than_those_of_the_memories_are_refused(store_url
         with pytest.raises(SettingsError, match=r"MEMORY_DIMENSIONS is 8, but .* have 16"):
             async with opened(store_url, dimensions=8):
                 pass
+
+
+def test_memories_in_a_file_wait_for_whoever_writes_to_it(fresh_sqlite_url: str) -> None:
+    """Longer than the five seconds that Python's driver would."""
+    with closing(SqliteMemories(fresh_sqlite_url, 16).connect()) as connection:
+        assert connection.execute("PRAGMA busy_timeout").fetchall() == [(30_000,)]
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

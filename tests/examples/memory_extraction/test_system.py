@@ -58,7 +58,7 @@ async def test_000_6_one_worker_serves_all_tenants_each_job_in_its_own(store_url
             await claim.arelease()
         jobs = list(await memory.app.alist())
         async with working(memory):
-            await asyncio.gather(*(job.aresult(30) for job in jobs))
+            await asyncio.gather(*(job.aresult(60) for job in jobs))
         assert isinstance(memory.extractor, Watched)
         assert {tenant for tenant, _ in memory.extractor.tenants} == set(tenants)  # once, or again; kept once
         assert all(f"My tenant is {tenant}." in prompt for tenant, prompt in memory.extractor.tenants)
@@ -75,13 +75,13 @@ async def test_000_7_answered_before_extraction_then_found_by_its_tenant_alone(s
         assert answer.status_code == 200
         assert answer.json()["choices"][0]["text"]
         assert answer.json()["id"] == f"cmpl-{answer.headers['X-Request-Id']}"
-        await asyncio.wait_for(extractor.entered.acquire(), 10)
+        await asyncio.wait_for(extractor.entered.acquire(), 60)
         search = {"q": "which tea do I prefer", "limit": "1"}
         assert (await client.get("/v1/memories/search", params=search)).json() == {"memories": []}
 
         extractor.gate.set()
         job = await memory.app.arequire(answer.headers["X-Extraction-Job"])
-        await job.aresult(timeout=30)
+        await job.aresult(timeout=60)
         (hit,) = (await client.get("/v1/memories/search", params=search)).json()["memories"]
         assert (hit["kind"], hit["text"], hit["user"]) == ("preference", "I prefer green tea", "ada")
         assert 0.3 < hit["similarity"] < 1
@@ -117,7 +117,7 @@ async def test_000_7_memories_lie_in_pgvector_with_the_transaction_that_complete
     async with opened(fresh_postgres_url) as memory:
         job = await ask(memory, "acme", "request-1")
         async with working(memory):
-            await job.aresult(timeout=30)
+            await job.aresult(timeout=60)
     with psycopg.connect(fresh_postgres_url) as connection:
         rows = connection.execute("SELECT xmin::text, pg_typeof(embedding)::text FROM memories").fetchall()
         ended = connection.execute("SELECT xmin::text FROM windlass_history WHERE id = %s", (job.id,)).fetchone()
@@ -148,9 +148,9 @@ async def test_000_9_polls_every_5_s_for_10_jobs_unless_told_otherwise(fresh_sql
         assert len(await claim_batch(memory.app)) == 10
         async with worker:
             for _ in range(10):
-                await asyncio.wait_for(extractor.entered.acquire(), 10)
+                await asyncio.wait_for(extractor.entered.acquire(), 60)
             extractor.gate.set()
-            await asyncio.gather(*(job.aresult(30) for job in jobs[10:]))
+            await asyncio.gather(*(job.aresult(60) for job in jobs[10:]))
         assert extractor.most == 10
 
 
@@ -162,7 +162,7 @@ async def test_000_9_a_hint_makes_it_immediate(store_url: str) -> None:
         working(memory, rescue_interval=3600),
     ):
         for request in ("request-1", "request-2"):  # the first may be found by the look at the start
-            await (await ask(other, "acme", request)).aresult(timeout=20)
+            await (await ask(other, "acme", request)).aresult(timeout=60)
 
 
 async def test_000_9_the_poll_finds_what_no_hint_told_of(store_url: str) -> None:
@@ -171,6 +171,6 @@ async def test_000_9_the_poll_finds_what_no_hint_told_of(store_url: str) -> None
     async with opened(store_url, poll_seconds=0.3) as memory, working(memory):
         payload = {"user": "ada", "transaction": {"prompt": TEA, "completion": ""}}
         job = await silent.aenqueue(memory.task.name, payload, tenant="acme", queue=memory.task.queue)
-        await job.aresult(timeout=10)
+        await job.aresult(timeout=60)
         assert await texts(memory, "acme") == TEA_MEMORIES
     await silent.aclose()

@@ -12,6 +12,8 @@ from examples.order_pipeline.orders import Order, Settings
 from examples.order_pipeline.pipeline import Pipeline
 from windlass import Job
 
+PATIENCE = 60  # seconds, for what takes none on a machine that does not stall
+
 
 class FrankBank(PlayBank):
     """A bank that raises what it is told to, once each, and can be held up while it is asked."""
@@ -45,9 +47,9 @@ async def pipeline(store_url: str, bank: FrankBank) -> AsyncIterator[Pipeline]:
 
 
 @asynccontextmanager
-async def working(pipeline: Pipeline, rescue_interval: float = 60) -> AsyncIterator[None]:
-    """A worker that all but never polls: what it does, hints made it do."""
-    async with pipeline.app.worker(concurrency=10, poll_interval=60, rescue_interval=rescue_interval, grace=1):
+async def working(pipeline: Pipeline, rescue_interval: float = 3600) -> AsyncIterator[None]:
+    """A worker that never polls while a test is patient: what it does, hints made it do."""
+    async with pipeline.app.worker(concurrency=10, poll_interval=3600, rescue_interval=rescue_interval, grace=1):
         yield
 
 
@@ -78,7 +80,7 @@ async def steps(pipeline: Pipeline, job: Job) -> list[str]:
     return [one.type for one in reversed(page)]
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
     """Look until it holds: for what nobody tells of."""
     async with asyncio.timeout(seconds):
         while not await condition():  # noqa: ASYNC110

@@ -17,7 +17,7 @@ from windlass import Job, Unique
 from windlass.policy import Policy
 from windlass.worker import leases
 
-from .conftest import PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
+from .conftest import PATIENCE, PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
 
 
 async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None:
@@ -27,16 +27,16 @@ async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None
         refused = await pipeline.order(lamp("2", article="unicorn"))
         nothing = await pipeline.order(lamp("3", quantity=0))
         late = await pipeline.order(lamp("4", article="desk"))
-        assert await shipped.aresult(timeout=20) == Outcome("shipped", "2 × lamp")
-        assert await refused.aresult(timeout=20) == Outcome("refused", "there is no unicorn")
-        assert await nothing.aresult(timeout=20) == Outcome("refused", "nothing was ordered")
+        assert await shipped.aresult(timeout=PATIENCE) == Outcome("shipped", "2 × lamp")
+        assert await refused.aresult(timeout=PATIENCE) == Outcome("refused", "there is no unicorn")
+        assert await nothing.aresult(timeout=PATIENCE) == Outcome("refused", "nothing was ordered")
 
         async def waits() -> bool:
             return await steps(pipeline, late) == ["place", "wait_for_stock"]
 
         await until(waits)
         await pipeline.goods_in.aenqueue("desk", 5)
-        assert await late.aresult(timeout=20) == Outcome("shipped", "2 × desk")
+        assert await late.aresult(timeout=PATIENCE) == Outcome("shipped", "2 × desk")
     assert await steps(pipeline, shipped) == ["place", "ship"]
     assert await steps(pipeline, refused) == await steps(pipeline, nothing) == ["place"]
     assert await steps(pipeline, late) == ["place", "wait_for_stock", "place", "ship"]
@@ -47,13 +47,13 @@ async def test_004_1_a_payment_loops_until_it_is_good_or_given_up(pipeline: Pipe
     """004.1: one continuation for each completion: three tries are three jobs of one chain."""
     slow = await pipeline.order(lamp("1", card="slow to clear"))
     await work(pipeline)
-    assert (await slow.aresult(timeout=20)).state == "shipped"
+    assert (await slow.aresult(timeout=PATIENCE)).state == "shipped"
     payment = (await pipeline.app.alist(type="charge"))[0]
     assert await steps(pipeline, payment) == ["charge"] * 3
     assert bank.asked == ["1/1", "1/2", "1/3"]
     stolen = await pipeline.order(lamp("2", card="stolen"))
     await work(pipeline)
-    assert await stolen.aresult(timeout=20) == Outcome("unpaid")
+    assert await stolen.aresult(timeout=PATIENCE) == Outcome("unpaid")
     assert pipeline.books.entries() == [*PLAIN, ("2", "reserved", 2), ("2", "returned", 2)]
     assert pipeline.books.stock()["lamp"] == 98
 
@@ -69,7 +69,7 @@ async def test_004_2_a_throw_before_the_block_reschedules(pipeline: Pipeline, ba
     assert (await the(pipeline, "ship")).state == "blocked"
     await payment.arun_now()
     await work(pipeline)
-    assert (await job.aresult(timeout=20)).state == "shipped"
+    assert (await job.aresult(timeout=PATIENCE)).state == "shipped"
     assert pipeline.books.entries() == PLAIN
 
 
@@ -96,7 +96,7 @@ async def test_004_2_a_throw_in_the_block_undoes_it_with_all_that_it_made(
         await pipeline.app.arun_now_many(type=type)
         await work(pipeline)
     assert torn == {"reserved", "paid", "shipped"}
-    assert (await job.aresult(timeout=20)).state == "shipped"
+    assert (await job.aresult(timeout=PATIENCE)).state == "shipped"
     assert pipeline.books.entries() == PLAIN
     assert await steps(pipeline, job) == ["place", "ship"]
 
@@ -135,8 +135,8 @@ async def test_004_2_the_lease_is_renewed_between_the_phases(pipeline: Pipeline,
     async with working(pipeline, rescue_interval=0.2):
         with renewing_often():
             job = await pipeline.charge.aenqueue(lamp())
-            await asyncio.wait_for(bank.entered.wait(), 20)
-            waiting = asyncio.create_task(job.aresult(timeout=60))
+            await asyncio.wait_for(bank.entered.wait(), PATIENCE)
+            waiting = asyncio.create_task(job.aresult(timeout=PATIENCE))
             first = await lease_end(job)
             for seconds in (25, 50, 75):
                 pipeline.app.store.clock.move(timedelta(seconds=25))
@@ -183,13 +183,13 @@ async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipe
     async with working(pipeline):
         with renewing_often():
             job = await pipeline.charge.aenqueue(lamp())
-            await asyncio.wait_for(bank.entered.wait(), 20)
+            await asyncio.wait_for(bank.entered.wait(), PATIENCE)
             await pipeline.app.arescue(stale_before=datetime.now(UTC) + timedelta(hours=1))
-            assert await asyncio.wait_for(told.get(), 20) == "taken by another"
+            assert await asyncio.wait_for(told.get(), PATIENCE) == "taken by another"
         bank.open.set()
         assert pipeline.books.entries() == []
         await job.arun_now()
-        assert await job.aresult(timeout=20) is True
+        assert await job.aresult(timeout=PATIENCE) is True
     assert pipeline.books.entries() == [("1", "paid", 500)]
     assert len(bank.asked) >= 2
     assert set(bank.asked) == {"1/1"}  # the same key each time, so that the bank takes it once
@@ -201,12 +201,12 @@ async def test_004_5_shipped_not_before_the_day_that_was_asked_for(pipeline: Pip
     later = await pipeline.order(lamp("1", not_before=day))
     past = await pipeline.order(lamp("2", not_before=day - timedelta(days=9)))
     await work(pipeline)
-    assert (await past.aresult(timeout=20)).state == "shipped"
+    assert (await past.aresult(timeout=PATIENCE)).state == "shipped"
     (shipping,) = await pipeline.app.alist(type="ship", state="pending")
     assert (shipping.chain_id, shipping.run_at) == (later.id, day)
     await shipping.arun_now()
     await work(pipeline)
-    assert (await later.aresult(timeout=20)).state == "shipped"
+    assert (await later.aresult(timeout=PATIENCE)).state == "shipped"
 
 
 async def test_004_6_an_order_that_is_sent_twice_is_one(pipeline: Pipeline) -> None:

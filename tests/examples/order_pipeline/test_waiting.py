@@ -23,7 +23,7 @@ from examples.order_pipeline.pipeline import Pipeline
 from examples.order_pipeline.tour import tour
 from windlass import Conflict, InvalidInput, JobNotFound
 
-from .conftest import PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
+from .conftest import PATIENCE, PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,15 +33,15 @@ async def test_004_7_shipping_waits_for_payment_and_picking(pipeline: Pipeline, 
     bank.open.clear()
     async with working(pipeline):
         job = await pipeline.order(lamp())
-        await asyncio.wait_for(bank.entered.wait(), 20)
-        assert await (await the(pipeline, "pick")).aresult(timeout=20) == "2 × lamp"
+        await asyncio.wait_for(bank.entered.wait(), PATIENCE)
+        assert await (await the(pipeline, "pick")).aresult(timeout=PATIENCE) == "2 × lamp"
         assert (await the(pipeline, "ship")).state == "blocked"
         bank.open.set()
-        assert await job.aresult(timeout=20) == Outcome("shipped", "2 × lamp")
+        assert await job.aresult(timeout=PATIENCE) == Outcome("shipped", "2 × lamp")
     payment, picking = await the(pipeline, "charge"), await the(pipeline, "pick")
     again = await pipeline.ship.using(after=[payment, picking]).aenqueue(lamp("again"))
     await work(pipeline)  # what has completed already does not block
-    assert await again.aresult(timeout=20) == Outcome("shipped", "2 × lamp")
+    assert await again.aresult(timeout=PATIENCE) == Outcome("shipped", "2 × lamp")
     crosswise = await pipeline.ship.using(after=[picking, payment]).aenqueue(lamp("crosswise"))
     (attempt,) = await pipeline.app.aclaim(1, types=["ship"])
     assert (attempt.job.id, attempt.blockers) == (crosswise.id, ["2 × lamp", True])
@@ -52,7 +52,7 @@ async def test_004_7_none_is_stranded(pipeline: Pipeline, store_url: str) -> Non
     other = Pipeline(store_url, settings=Settings(payment_pause_seconds=0))
     async with working(pipeline), working(other):
         jobs = [await pipeline.order(lamp(f"{n}", customer=f"{n % 3}")) for n in range(15)]
-        outcomes = await pipeline.app.aresults(jobs, timeout=60)
+        outcomes = await pipeline.app.aresults(jobs, timeout=PATIENCE)
     await other.app.aclose()
     assert outcomes == [Outcome("shipped", "2 × lamp")] * 15
     assert len(pipeline.books.entries()) == len(set(pipeline.books.entries())) == 45
@@ -74,8 +74,8 @@ async def test_004_8_a_person_approves_without_a_worker(pipeline: Pipeline) -> N
     with pytest.raises(Conflict, match="a completed job cannot be completed"):
         await pipeline.decide(by_order["1"].id, False)
     await work(pipeline)
-    assert (await granted.aresult(timeout=20)).state == "shipped"
-    assert await refused.aresult(timeout=20) == Outcome("unpaid")
+    assert (await granted.aresult(timeout=PATIENCE)).state == "shipped"
+    assert await refused.aresult(timeout=PATIENCE) == Outcome("unpaid")
     assert pipeline.books.stock()["lamp"] == 98
 
 
@@ -85,10 +85,10 @@ async def test_004_8_a_worker_that_runs_it_is_told(pipeline: Pipeline, bank: Fra
     bank.open.clear()
     async with working(pipeline):
         job = await pipeline.order(lamp())
-        await asyncio.wait_for(bank.entered.wait(), 20)
+        await asyncio.wait_for(bank.entered.wait(), PATIENCE)
         await pipeline.app.acomplete((await the(pipeline, "charge")).id, True)
-        assert await asyncio.wait_for(told.get(), 20) == "already finished"
-        assert (await job.aresult(timeout=20)).state == "shipped"
+        assert await asyncio.wait_for(told.get(), PATIENCE) == "already finished"
+        assert (await job.aresult(timeout=PATIENCE)).state == "shipped"
     assert [what for _, what, _ in pipeline.books.entries()] == ["reserved", "shipped"]
 
 
@@ -120,7 +120,7 @@ async def own_transaction(url: str) -> AsyncIterator[Any]:
     if url.startswith("sqlite"):
         import sqlite3
 
-        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)
         try:
             with connection:
                 yield connection
@@ -166,7 +166,7 @@ async def test_004_10_an_order_in_the_shops_own_transaction(pipeline: Pipeline, 
     async with working(pipeline):
         async with own_transaction(store_url) as connection:
             job = await pipeline.order(lamp(), connection=connection)
-        assert (await job.aresult(timeout=20)).state == "shipped"
+        assert (await job.aresult(timeout=PATIENCE)).state == "shipped"
     await until(hears)
     deafen()
     assert pipeline.books.entries() == PLAIN
@@ -187,8 +187,8 @@ async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipe
     async with working(pipeline):
         deafen = pipeline.app.store.wakeup.listen(broken)
         job = await pipeline.order(lamp())
-        waiting = [asyncio.create_task(job.aresult(timeout=20)) for _ in range(3)]
-        await asyncio.wait_for(bank.entered.wait(), 20)  # the worker looks every minute: it was told
+        waiting = [asyncio.create_task(job.aresult(timeout=PATIENCE)) for _ in range(3)]
+        await asyncio.wait_for(bank.entered.wait(), PATIENCE)  # the worker looks every hour: it was told
         assert len(listeners() - before) == 1
         bank.open.set()
         assert await asyncio.gather(*waiting) == [Outcome("shipped", "2 × lamp")] * 3
@@ -212,9 +212,9 @@ async def test_004_12_awaiting_an_order(pipeline: Pipeline) -> None:
     await asyncio.sleep(0.1)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(given_up, 20)
+        await asyncio.wait_for(given_up, PATIENCE)
     async with working(pipeline):
-        waiting = asyncio.create_task(job.aresult(timeout=20))
+        waiting = asyncio.create_task(job.aresult(timeout=PATIENCE))
         await pipeline.decide((await pipeline.approvals())[0].id, True)
         assert (await waiting).state == "shipped"
 
@@ -279,7 +279,7 @@ async def test_004_2_a_kill_9_between_ledger_and_completion_leaves_the_ledger_ex
     await pipeline.app.arescue(stale_before=datetime.now(UTC) + timedelta(seconds=1))
     await (await the(pipeline, "charge")).arun_now()
     await work(pipeline)
-    assert (await job.aresult(timeout=20)).state == "shipped"
+    assert (await job.aresult(timeout=PATIENCE)).state == "shipped"
     assert pipeline.books.entries() == PLAIN
     assert (await the(pipeline, "charge")).attempt == 3
     if session:
