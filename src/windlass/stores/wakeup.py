@@ -42,7 +42,8 @@ class Wakeup(Protocol):
         """After a commit on a connection of ours: returns at once, coalesces what is sent meanwhile."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear of hints from now on; the answer ends it. One listener that raises does not hurt the others."""
+        """Hear of hints from now on; the answer ends it. Where they come over a line, None is told once it is up. One
+        listener that raises does not hurt the others."""
 
     def flush(self, timeout: float) -> None:
         """Wait until what was sent has gone out: before a process ends."""
