@@ -15,15 +15,18 @@ KILLS, JOBS, WORKERS = 50, 5000, 4
 
 def test_k1_fifty_kills_and_five_thousand_jobs(crew: Crew) -> None:
     crew.start(WORKERS)
-    began, sent = time.monotonic(), 0
+    began = replaced = time.monotonic()
+    sent = 0
     while crew.deaths < KILLS:
         if sent < JOBS:  # while they are being killed, too
             crew.send([("fragile" if n % 10 == 0 else "work", {"seconds": 0.05}) for n in range(500)])
             sent += 500
+            crew.until(lambda: crew.has_started_since(replaced))  # noqa: B023 - whom the kills are to hit
         time.sleep(crew.random.uniform(0.05, 0.6))
         count = crew.random.randint(1, min(WORKERS, KILLS - crew.deaths))
         crew.kill(count)
         crew.start(count)
+        replaced = time.monotonic()
         crew.look()
     assert sent == JOBS
     crew.until(crew.drained)
