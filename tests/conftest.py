@@ -20,12 +20,19 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, server_url
 from windlass.embedded import ServerError
+
+# How long an example takes says more about the machine than about us.
+settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("windlass")
+
+DROP_SECONDS = 30.0  # for a backend to notice that it was told to end
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +43,11 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def mongodb_url() -> Iterator[str]:
-    """The MongoDB server, a replica set."""
-    yield from _server_url_or_failure(MONGODB_VARIABLE)
+    """The MongoDB server, a replica set; whoever looks for it waits longer than our default."""
+    for url in _server_url_or_failure(MONGODB_VARIABLE):
+        parts = urlsplit(url)
+        query = "&".join(filter(None, [parts.query, "serverSelectionTimeoutMS=30000"]))
+        yield parts._replace(path=parts.path or "/", query=query).geturl()
 
 
 @pytest.fixture
@@ -56,7 +66,7 @@ def fresh_postgres_url(postgres_url: str, _postgres_administration: psycopg.Conn
     _postgres_administration.execute(creation)
     yield _with_database(postgres_url, name)
     _wait_for_disconnection(_postgres_administration, name)
-    _postgres_administration.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
+    _drop(_postgres_administration, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
 
 
 @pytest.fixture
@@ -98,7 +108,7 @@ def _postgres_administration(postgres_url: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(scope="session")
 def _mongodb_administration(mongodb_url: str) -> Iterator[MongoClient[Any]]:
-    client: MongoClient[Any] = MongoClient(mongodb_url, serverSelectionTimeoutMS=10_000)
+    client: MongoClient[Any] = MongoClient(mongodb_url)
     with client:
         try:
             client.admin.command("ping")
@@ -122,6 +132,18 @@ def _wait_for_disconnection(administration: psycopg.Connection, database: str) -
         if connected.rowcount == 0:
             break
         time.sleep(0.002)
+
+
+def _drop(administration: psycopg.Connection, statement: sql.Composed) -> None:
+    """It gives those who are connected five seconds to be gone."""
+    deadline = time.monotonic() + DROP_SECONDS
+    while True:
+        try:
+            administration.execute(statement)
+            return
+        except psycopg.errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
 
 
 def _new_database_name() -> str:

@@ -35,7 +35,7 @@ def run_with_servers(*command: str, **environment: str) -> subprocess.Popen[str]
 
 
 def mongodb_client(url: str) -> MongoClient[Any]:
-    return MongoClient(url, serverSelectionTimeoutMS=1000)
+    return MongoClient(url, serverSelectionTimeoutMS=30_000)
 
 
 def test_postgres_is_real_and_durable(fresh_postgres_url: str) -> None:
@@ -92,7 +92,7 @@ def test_a_killed_mongodb_comes_back_with_what_was_acknowledged() -> None:
     with MongodbServer() as server:
         with mongodb_client(server.url) as client:
             client["test"]["jobs"].insert_one({"_id": 1})
-            server.kill()
+        server.kill()
         server.restart()
         with mongodb_client(server.url) as client:
             assert client["test"]["jobs"].find_one() == {"_id": 1}
@@ -131,15 +131,18 @@ def test_the_runner_starts_no_server_where_one_is_named() -> None:
 @pytest.mark.parametrize("kind_of_end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_however_the_runner_ends(kind_of_end: signal.Signals, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    runner = run_with_servers(sys.executable, "-c", f"open({str(ready)!r}, 'x'); import time; time.sleep(3)")
+    command = f"import os, time; open({str(ready)!r}, 'x')\nwhile os.path.exists({str(ready)!r}): time.sleep(0.05)"
+    runner = run_with_servers(sys.executable, "-c", command)
     while not ready.exists():
         assert runner.poll() is None
         time.sleep(0.02)
-    descendants = psutil.Process(runner.pid).children(recursive=True)
-    folders = {Path(process.cwd()) for process in descendants if process.name() in ("postgres", "mongod")}
-    assert len(folders) >= 2
-
-    runner.send_signal(kind_of_end)
+    try:
+        descendants = psutil.Process(runner.pid).children(recursive=True)
+        folders = {Path(process.cwd()) for process in descendants if process.name() in ("postgres", "mongod")}
+        assert len(folders) >= 2
+        runner.send_signal(kind_of_end)
+    finally:
+        ready.unlink()
     runner.communicate()
     _, alive = psutil.wait_procs(descendants, timeout=30)
     assert alive == []

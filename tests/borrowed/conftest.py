@@ -23,6 +23,8 @@ def postgres_place(postgres_url: str) -> Iterator[Place]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")
         place = Place(postgres_url, schema=schema)
+        wakeup: Any = place.app.store.wakeup
+        wakeup.answer_seconds = 30.0  # a hint that takes longer is lost
         yield place
         place.close()
         connection.execute(f"DROP SCHEMA {schema} CASCADE")

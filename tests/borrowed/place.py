@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,8 @@ from pymongo import MongoClient
 from windlass import Job, Task, Windlass
 from windlass.stores.wakeup import Hint
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+AGAIN_SECONDS = 1.0  # a hint may be lost
 GLANCES_SECONDS = 0.15  # in which SQLite's listener looks at the file several times
 
 
@@ -58,8 +60,12 @@ class Place:
             time.sleep(GLANCES_SECONDS)
         else:
             last = Hint("ready", f"last-{uuid4().hex}")
-            self.app.store.wakeup.send([last])
-            wait_until(lambda: last in self.heard)
+
+            def is_sent_and_heard() -> bool:
+                self.app.store.wakeup.send([last])
+                return comes_true(lambda: last in self.heard, AGAIN_SECONDS)
+
+            wait_until(is_sent_and_heard)
         return not self.has_heard()
 
     def notes(self) -> set[str]:
@@ -91,8 +97,14 @@ class Place:
         self.app.close()
 
 
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def wait_until(condition: Callable[[], bool]) -> None:
+    assert comes_true(condition, PATIENCE_SECONDS), "it did not happen"
+
+
+def comes_true(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.002)
+    return True

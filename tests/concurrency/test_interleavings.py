@@ -47,6 +47,7 @@ def limit_of(name: str) -> float:
     return min(LIMIT, FEWER) if name in entangled_pairs.NAMES else LIMIT
 
 
+@pytest.mark.timeout(600)  # hundreds of schedules, each of a dozen commits
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_interleaving(
     name: str, shared_store: Store, venue: Venue, request: pytest.FixtureRequest, record_property

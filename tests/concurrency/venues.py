@@ -62,8 +62,9 @@ class PostgresVenue(Venue):
         return [*self._links]
 
     def waits(self, link: SyncLink, since: float) -> bool:
-        pid = link.connection.info.backend_pid
-        row = self._watcher.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone()
+        """For the other actor: whoever else commits something with a NOTIFY holds a lock of the whole server."""
+        pid, actors = link.connection.info.backend_pid, [one.connection.info.backend_pid for one in self._links]
+        row = self._watcher.execute("SELECT pg_blocking_pids(%s) && %s::integer[]", [pid, actors]).fetchone()
         return row is not None and bool(row[0])
 
     def close(self) -> None:

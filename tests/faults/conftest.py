@@ -74,15 +74,20 @@ class Crew:
         self.supervisor = subprocess.Popen([*command, "--rescue-interval", "300ms"], cwd=ROOT, env=environment)
         return self.supervisor
 
+    def living(self) -> list[int]:
+        return [pid for pid in self.pids if Path(f"/proc/{pid}").exists()]
+
     def kill(self, count: int) -> None:
-        for pid in self.random.sample(self.pids, count):
-            os.kill(pid, signal.SIGKILL)
+        living = self.living()
+        for pid in self.random.sample(living, min(count, len(living))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                self.deaths += 1
             self.pids.remove(pid)
-            self.deaths += 1
 
     def replace_dead(self, **options: Any) -> None:
         """Those whom a handler has killed."""
-        alive = [pid for pid in self.pids if Path(f"/proc/{pid}").exists()]
+        alive = self.living()
         gone = len(self.pids) - len(alive)
         self.pids, self.deaths = alive, self.deaths + gone
         self.start(gone, **options)
@@ -113,6 +118,9 @@ class Crew:
         while not condition():
             assert time.monotonic() < deadline, f"it did not happen in time: {self.app.counts()}; seed {self.seed}"
             time.sleep(0.1)
+
+    def has_started_since(self, moment: float) -> bool:
+        return any(event.kind == "started" and event.at > moment for event in self.history.read())
 
     def drained(self) -> bool:
         self.look()

@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import msgspec
 
-from windlass import Continue, Windlass
+from windlass import Continue, StoreUnavailable, Windlass
 from windlass.attempt import Attempt
 from windlass.block import BlockConflict
 
@@ -35,7 +35,7 @@ AROUND = ("before the block", "before the write", "after the commit", "after the
 NEVER = "never"
 LONGEST_COMMIT = 0.004  # seconds: it is hit anywhere on its way, and now and then not at all
 WORK, RECEIPTS, NEXT = "work", "receipts", "next"  # queues
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -94,17 +94,23 @@ class Dying:
             asyncio.run(self._arun())
             return
         deadline = time.monotonic() + PATIENCE
-        while not (attempts := self.app.claim(1, queues=[WORK])):
+        while not (attempts := self._claim()):
             assert time.monotonic() < deadline, "there is nothing to claim"
         (attempt,) = attempts
         self.reach("before the block")
-        while True:  # as the worker does it where the database asks for another try
+        while True:  # as the worker does it where the database asks for another try, or is busy with the others
             try:
                 self._write(attempt)
                 break
-            except BlockConflict:
-                assert time.monotonic() < deadline
+            except (BlockConflict, StoreUnavailable):
+                if time.monotonic() > deadline:
+                    raise
         self.reach("after the block")
+
+    def _claim(self) -> list[Attempt]:
+        with suppress(StoreUnavailable):
+            return self.app.claim(1, queues=[WORK])
+        return []
 
     def _write(self, attempt: Attempt) -> None:
         job = str(attempt.job.id)
@@ -118,7 +124,7 @@ class Dying:
 
     async def _arun(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not (attempts := await self.app.aclaim(1, queues=[WORK])):
+        while not (attempts := await self._aclaim()):
             assert time.monotonic() < deadline, "there is nothing to claim"
         (attempt,) = attempts
         self.reach("before the block")
@@ -126,9 +132,15 @@ class Dying:
             try:
                 await self._awrite(attempt)
                 break
-            except BlockConflict:
-                assert time.monotonic() < deadline
+            except (BlockConflict, StoreUnavailable):
+                if time.monotonic() > deadline:
+                    raise
         self.reach("after the block")
+
+    async def _aclaim(self) -> list[Attempt]:
+        with suppress(StoreUnavailable):
+            return await self.app.aclaim(1, queues=[WORK])
+        return []
 
     async def _awrite(self, attempt: Attempt) -> None:
         job = str(attempt.job.id)

@@ -51,12 +51,12 @@ async def fragile(attempt: Attempt, seconds: float) -> str:
     return "done"
 
 
-@app.task(lease="4s", backoff="20ms")
+@app.task(lease="8s", backoff="20ms")
 async def holds_the_interpreter(attempt: Attempt) -> str:
     """For three leases; nothing else of this process runs meanwhile, as in a regular expression that goes astray."""
     note("started", attempt)
     await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
-    ctypes.PyDLL(None).usleep(12_500_000)  # it does not let go of the interpreter's lock
+    ctypes.PyDLL(None).usleep(24_500_000)  # it does not let go of the interpreter's lock
     note("ended", attempt)
     return "done"
 

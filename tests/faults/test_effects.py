@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
     # The server does not notice that a client has died in a transaction: what that one wrote stays locked until the
     # transaction is too old, by default for a minute. So this is a server of our own, on which they age quickly.
     with MongodbServer(settings={"transactionLifetimeLimitSeconds": "1"}) as server:
-        yield server.url.replace("/?", "/effects?")
+        yield server.url.replace("/?", "/effects?serverSelectionTimeoutMS=30000&")
 
 
 @pytest.fixture

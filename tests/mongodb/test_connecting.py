@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
@@ -35,11 +34,10 @@ def test_a_server_that_is_down() -> None:
         lambda: store.connections.run(store.migrate),
         lambda: asyncio.run(store.connections.arun(store.migrate)),
     ):
-        began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}/jobs") as caught:
             connect()
         assert "secret" not in str(caught.value)
-        assert time.monotonic() - began < 5
+        assert "Timeout: 0.2s" in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["mongodb://", "mongodb://host:port/", "mongodb://a:b@c:d@host/"])

@@ -186,7 +186,7 @@ def test_an_open_transaction_holds_nobody_up(bench: Bench, client: MongoClient[A
         began = time.monotonic()
         bench.accept(blocker.completes('"out"'), bench.claim_one().completes())
         bench.admit()
-        assert time.monotonic() - began < 5.0  # it stays open for as long as it likes
+        assert time.monotonic() - began < 30.0  # it stays open for as long as it likes
         assert bench.claim() == []
         session.commit_transaction()
     bench.admit()

@@ -74,14 +74,14 @@ def test_when_the_next_is_due(store: MongoStore) -> None:
 
     assert seconds("q", "other") is None
     assert seconds() is None
-    enqueue(store, new(delay_seconds=600.0, rank=-5), new(delay_seconds=60.0), new(delay_seconds=300.0, rank=3))
-    enqueue(store, new(delay_seconds=10.0, queue="other"))
-    assert 55 < (seconds("q") or 0) <= 60
-    assert 5 < (seconds("q", "other") or 0) <= 10
-    store.clock.move(timedelta(seconds=100))
-    assert -45 < (seconds("q") or 0) <= -40
+    enqueue(store, new(delay_seconds=6000.0, rank=-5), new(delay_seconds=600.0), new(delay_seconds=3000.0, rank=3))
+    enqueue(store, new(delay_seconds=100.0, queue="other"))
+    assert 540 < (seconds("q") or 0) <= 600
+    assert 40 < (seconds("q", "other") or 0) <= 100
+    store.clock.move(timedelta(seconds=1000))
+    assert -460 < (seconds("q") or 0) <= -400
     claim(store)
-    assert 195 < (seconds("q") or 0) <= 200
+    assert 1940 < (seconds("q") or 0) <= 2000
 
 
 def test_progress_is_kept_until_there_is_more(store: MongoStore) -> None:

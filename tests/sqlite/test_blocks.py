@@ -102,7 +102,7 @@ def test_many_blocks_beside_those_who_read_and_write(app: Windlass) -> None:
     for reader in readers:
         reader.start()
     try:
-        work(app, concurrency=8)
+        work(app, concurrency=4)
     finally:
         over.set()
         for reader in readers:

@@ -15,13 +15,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 from ..app import Windlass
 from ..logs import Log
+from ..operation import Operation
 
 log = Log("windlass.supervisor")
 
@@ -51,7 +53,8 @@ class Child:
                 self.told(json.loads(line))
 
     def told(self, message: dict[str, object]) -> None:
-        self.heard_at = self.renewed_at = time.monotonic()
+        # When it was said, not when it is read: one who was held up himself would take old news for new.
+        self.heard_at = max(self.heard_at, float(str(message["at"])))
         self.ready = self.ready or "ready" in message
         if "hold" in message:
             self.held[UUID(str(message["hold"]))] = float(str(message["seconds"]))
@@ -122,16 +125,25 @@ class Supervisor:
             self._selector.register(mine, selectors.EVENT_READ, child)
 
     def _help_silent(self) -> None:
-        for child in self.children:
-            if child.needs_help():
-                child.renewed_at = time.monotonic()
-                seconds = min(child.held.values())
-                tokens = list(child.held)
-                try:
-                    self.app.run_operation(lambda: self.app.store.hold(tokens, seconds))  # noqa: B023
-                    log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
-                except Exception as error:
-                    log.warning("leases of a busy process could not be renewed: %s", error)
+        """All of them at once: where a commit takes long, one for each child would be longer than a lease."""
+        silent = [child for child in self.children if child.needs_help()]
+        tokens: defaultdict[float, list[UUID]] = defaultdict(list)  # by the seconds of their leases
+        for child in silent:
+            child.renewed_at = time.monotonic()
+            for token, seconds in child.held.items():
+                tokens[seconds].append(token)
+        if not silent:
+            return
+        try:
+            self.app.run_operation(lambda: self._hold(tokens))
+            for child in silent:
+                log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
+        except Exception as error:
+            log.warning("leases of busy processes could not be renewed: %s", error)
+
+    def _hold(self, tokens: Mapping[float, list[UUID]]) -> Operation[None]:
+        for seconds in sorted(tokens):
+            yield from self.app.store.hold(tokens[seconds], seconds)
 
     def _bury_dead(self) -> None:
         for child in [child for child in self.children if child.process.poll() is not None]:
@@ -163,6 +175,6 @@ class Reporter:
 
     def __call__(self, **message: object) -> None:
         try:
-            os.write(self._descriptor, json.dumps(message).encode() + b"\n")
+            os.write(self._descriptor, json.dumps({"at": time.monotonic(), **message}).encode() + b"\n")
         except OSError:
             self._gone()

@@ -13,6 +13,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from ...operation import Transient
+from .failures import is_undone
 
 if TYPE_CHECKING:
     from .connections import MongoConnections
@@ -35,6 +36,4 @@ async def atransaction(connections: MongoConnections) -> AsyncIterator[AsyncClie
 
 
 def is_transient(error: BaseException) -> bool:
-    return isinstance(error, Transient) or (
-        isinstance(error, PyMongoError) and error.has_error_label("TransientTransactionError")
-    )
+    return isinstance(error, Transient) or (isinstance(error, PyMongoError) and is_undone(error))

@@ -20,7 +20,7 @@ from ...operation import Interrupted, Transient
 
 RAISED = (PyMongoError, BSONError, OverflowError)
 
-DUPLICATE_KEY, WRITE_CONFLICT = 11000, 112
+DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD = 11000, 112, 290
 COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 REFUSED_LOGIN = (13, 18, 8000)
 NO_TRANSACTIONS = 20
@@ -43,7 +43,7 @@ def translate(error: Exception, place: str, *, in_transaction: bool) -> Windlass
         case ServerSelectionTimeoutError():  # labelled transient in a transaction, yet waited for long enough
             hint = " (its replica set is not initiated: run rs.initiate())" if "RSGhost" in str(error) else ""
             return StoreUnavailable(f"MongoDB at {place} cannot be reached{hint}: {shorten(error)}")
-        case PyMongoError() if error.has_error_label("TransientTransactionError"):
+        case PyMongoError() if is_undone(error):
             return Transient(shorten(error))
         case ConnectionFailure():
             return Interrupted(f"the connection to MongoDB at {place} broke: {shorten(error)}")
@@ -69,6 +69,18 @@ def translate_refusal(error: OperationFailure, place: str, in_transaction: bool)
     if codes.intersection(REFUSED_LOGIN):
         return StoreUnavailable(f"MongoDB at {place} does not let us in: {shorten(error)}")
     return StoreUnavailable(f"MongoDB at {place} refused: {shorten(error)}")
+
+
+def is_undone(error: PyMongoError) -> bool:
+    """Whether the server has undone the whole transaction, and another try may go better."""
+    match error:
+        case PyMongoError() if error.has_error_label("TransientTransactionError"):
+            return True
+        case WriteConcernError():  # of a commit that has been made
+            return False
+        case OperationFailure():  # the server aborts what is too old, and puts no label on the operation it interrupts
+            return TOO_OLD in all_codes(error)
+    return False
 
 
 def all_codes(error: OperationFailure) -> set[int]:
