@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from windlass import Windlass
 from windlass.attempt import Attempt
 from windlass.operation import Operation
+from windlass.worker.leases import Leases
 from windlass.worker.supervisor import Child, Reporter, Supervisor
 
 
@@ -48,32 +50,44 @@ def test_what_was_said_long_ago_is_no_news(process: subprocess.Popen[bytes]) -> 
 def test_all_silent_children_are_helped_at_once(
     app: Windlass, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And each lease is as long as it was."""
+    """In one write, and each lease is as long as it was, also of those that were claimed together."""
 
-    def claim(lease: int) -> Attempt:
-        app.enqueue("some", lease=lease)
-        (attempt,) = app.claim(1, queues=["default"])
-        return attempt
+    def claim(*leases: int) -> list[Attempt]:
+        app.enqueue_many([app.call("some", lease=lease) for lease in leases])
+        return app.claim(10, queues=["default"], lease=None)
 
-    short, long = [claim(300) for _ in range(5)], claim(6000)
+    short = [attempt for _ in range(5) for attempt in claim(300)]
+    together = claim(600, 6000)
     silent = time.monotonic() - 150
     supervisor = Supervisor(app, [], 5)
     for attempt in short:
         supervisor.children.append(Child(process, -1, silent, silent, ready=True, held={attempt.token: 300.0}))
-    supervisor.children[0].held[long.token] = 6000.0
+    supervisor.children[0].held[together[0].token] = 600.0
 
-    held: list[tuple[float, set[UUID]]] = []
+    held: list[set[UUID]] = []
     hold = app.store.hold
 
-    def noted(tokens: Sequence[UUID], seconds: float) -> Operation[int]:
-        held.append((seconds, set(tokens)))
-        return hold(tokens, seconds)
+    def noted(tokens: Sequence[UUID]) -> Operation[int]:
+        held.append(set(tokens))
+        return hold(tokens)
 
     monkeypatch.setattr(app.store, "hold", noted)
     supervisor._help_silent()
-    assert held == [(300.0, {attempt.token for attempt in short}), (6000.0, {long.token})]
-    for attempt in [*short, long]:
+    assert held == [{attempt.token for attempt in [*short, *together]}]
+    for attempt in [*short, *together]:
         before, after = attempt.job.lease_expires_at, attempt.job.refresh().lease_expires_at
         assert before is not None
         assert after is not None
-        assert after > before
+        assert timedelta() < after - before < timedelta(minutes=2)
+
+
+def test_the_shortest_lease_of_a_claim_is_told(app: Windlass) -> None:
+    app.enqueue_many([app.call("some", lease=lease) for lease in (600, 60, 6000)])
+    attempts = app.claim(10, queues=["default"], lease=None)
+    told: list[dict[str, object]] = []
+    leases = Leases(app, lambda attempt, renewal: None, lambda **message: told.append(message))
+    leases.hold(attempts, time.monotonic())
+    token = str(attempts[0].token)
+    assert told[-1] == {"hold": token, "seconds": 60.0}
+    leases.let_go(attempts)
+    assert told[-1] == {"drop": token}

@@ -56,8 +56,8 @@ def test_what_was_claimed_with_a_token_is_held(store: MongoStore) -> None:
     held = claim(store, 3, token=mine)
     (left,) = claim(store, 1, token=other)
     store.clock.move(timedelta(seconds=50))
-    assert store.connections.run(lambda: store.hold([mine, uuid4()], 60.0)) == 3
-    assert store.connections.run(lambda: store.hold([], 60.0)) == 0
+    assert store.connections.run(lambda: store.hold([mine, uuid4()])) == 3
+    assert store.connections.run(lambda: store.hold([])) == 0
     store.clock.move(timedelta(seconds=30))
     rescued = store.connections.run(lambda: store.rescue(10))
     assert [settlement.id for settlement in rescued] == [left.id]

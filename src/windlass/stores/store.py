@@ -252,9 +252,9 @@ class Store(Protocol):
         """Seconds until the first job that waits in these queues is due, negative for one that is; None if none
         waits."""
 
-    def hold(self, tokens: Sequence[UUID], seconds: float) -> Operation[int]:
-        """Prolong the leases of all jobs that were claimed with these tokens: for a worker that cannot do it itself.
-        How many there were."""
+    def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
+        """Prolong the leases of all jobs that were claimed with these tokens, each by its own length: for a worker that
+        cannot do it itself. How many there were."""
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         """A worker says that it is alive; those that were not heard of for so long are forgotten."""

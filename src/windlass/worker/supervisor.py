@@ -15,15 +15,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
 from ..app import Windlass
 from ..logs import Log
-from ..operation import Operation
 
 log = Log("windlass.supervisor")
 
@@ -42,7 +40,7 @@ class Child:
     heard_at: float = field(default_factory=time.monotonic)
     renewed_at: float = field(default_factory=time.monotonic)
     ready: bool = False
-    held: dict[UUID, float] = field(default_factory=dict)  # token -> seconds
+    held: dict[UUID, float] = field(default_factory=dict)  # token -> seconds of its shortest lease
     rest: bytes = b""
 
     def read(self) -> None:
@@ -127,23 +125,17 @@ class Supervisor:
     def _help_silent(self) -> None:
         """All of them at once: where a commit takes long, one for each child would be longer than a lease."""
         silent = [child for child in self.children if child.needs_help()]
-        tokens: defaultdict[float, list[UUID]] = defaultdict(list)  # by the seconds of their leases
-        for child in silent:
-            child.renewed_at = time.monotonic()
-            for token, seconds in child.held.items():
-                tokens[seconds].append(token)
         if not silent:
             return
+        tokens = [token for child in silent for token in child.held]
+        for child in silent:
+            child.renewed_at = time.monotonic()
         try:
-            self.app.run_operation(lambda: self._hold(tokens))
+            self.app.run_operation(lambda: self.app.store.hold(tokens))
             for child in silent:
                 log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
         except Exception as error:
             log.warning("leases of busy processes could not be renewed: %s", error)
-
-    def _hold(self, tokens: Mapping[float, list[UUID]]) -> Operation[None]:
-        for seconds in sorted(tokens):
-            yield from self.app.store.hold(tokens[seconds], seconds)
 
     def _bury_dead(self) -> None:
         for child in [child for child in self.children if child.process.poll() is not None]:

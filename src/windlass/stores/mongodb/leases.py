@@ -47,16 +47,17 @@ class Leases(Settlements):
         documents = {row["_id"]: row for row in rows}
         return [renewal_of(lease, documents.get(lease.id)) for lease in leases]
 
-    def hold(self, tokens: Sequence[UUID], seconds: float) -> Operation[int]:
+    def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         if not tokens:
             return 0
         filter = {"state": RUNNING, "token": {"$in": [*tokens]}}
-        (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed(seconds)), alone=True)
+        (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed("$lease_seconds")), alone=True)
         return int(result.matched_count)
 
-    def _renewed(self, seconds: float, progress: str | None = None) -> list[Document]:
+    def _renewed(self, seconds: float | str, progress: str | None = None) -> list[Document]:
+        """`seconds`: so many, or the field that says."""
         now = self.now_expression
-        changes: Document = {"leased_until": {"$add": [now, seconds * 1000]}, "heard_at": now}
+        changes: Document = {"leased_until": {"$add": [now, {"$multiply": [seconds, 1000]}]}, "heard_at": now}
         if progress is not None:
             changes["progress"] = {"$literal": progress}
         return [{"$set": changes}]

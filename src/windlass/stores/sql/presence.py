@@ -33,8 +33,8 @@ class Presence:
         rows = yield self.statement("next_due", alone=True, queues=self.array(queues))
         return rows[0][0]  # type: ignore[no-any-return]
 
-    def hold(self, tokens: Sequence[UUID], seconds: float) -> Operation[int]:
-        rows = yield self.statement("hold", alone=True, tokens=self.array(tokens), seconds=seconds)
+    def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
+        rows = yield self.statement("hold", alone=True, tokens=self.array(tokens))
         return len(rows)
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:

@@ -1,3 +1,3 @@
-UPDATE {jobs} SET heard_at = {now}, leased_until = {now} + make_interval(secs => :seconds::float8)
+UPDATE {jobs} SET heard_at = {now}, leased_until = {now} + make_interval(secs => lease_seconds)
 WHERE state = 'running' AND token = ANY(:tokens::uuid[])
 RETURNING id
