@@ -48,13 +48,14 @@ def test_sqlalchemy_both_commit_or_neither_does(request: pytest.FixtureRequest, 
     url = request.getfixturevalue(f"fresh_{store}_url")
     app, ledger = Windlass(url), Ledger(url)
     sync_url, async_url = (engine_url(url, driver) for driver in DRIVERS[store])
+    patient = {"timeout": 30} if store == "sqlite" else {}  # each of the two handlers waits for the other's transaction
 
     @app.task
     def following() -> str:
         return "end"
 
     def in_thread(attempt: Attempt) -> None:
-        engine = create_engine(sync_url, poolclass=NullPool)
+        engine = create_engine(sync_url, poolclass=NullPool, connect_args=patient)
         with engine.connect() if kind == "connection" else Session(engine) as connection, connection.begin():
             connection.execute(WRITE, {"entry": f"sync {attempt.number}"})
             attempt.complete(Continue(following.call()), connection=connection)
@@ -62,7 +63,7 @@ def test_sqlalchemy_both_commit_or_neither_does(request: pytest.FixtureRequest, 
                 raise RuntimeError("before the commit")
 
     async def in_loop(attempt: Attempt) -> None:
-        engine = create_async_engine(async_url, poolclass=NullPool)
+        engine = create_async_engine(async_url, poolclass=NullPool, connect_args=patient)
         opened = engine.connect() if kind == "connection" else AsyncSession(engine)
         async with opened as connection, connection.begin():
             await connection.execute(WRITE, {"entry": f"async {attempt.number}"})

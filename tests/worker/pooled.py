@@ -9,4 +9,5 @@ from windlass import Windlass
 app = Windlass()
 for number in range(int(sys.argv[1])):
     app.enqueue("count", {"n": number})
+app.store.wakeup.flush(30)
 app.close()

@@ -48,17 +48,17 @@ def waits(name: str) -> str:
     return name
 
 
-@app.task(lease="5s", backoff="100ms")
+@app.task(lease="8s", backoff="100ms")
 async def blocks_the_loop(seconds: float) -> None:
     note("block")
     time.sleep(seconds)  # noqa: ASYNC251 - just that
 
 
-@app.task(lease="5s", backoff="100ms")
+@app.task(lease="8s", backoff="100ms")
 async def holds_the_interpreter() -> None:
     note("hold")
     await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
-    ctypes.PyDLL(None).usleep(7_000_000)  # it does not let go of the interpreter's lock
+    ctypes.PyDLL(None).usleep(10_000_000)  # it does not let go of the interpreter's lock
 
 
 @app.task(isolation="process", timeout="1s", max_attempts=1)

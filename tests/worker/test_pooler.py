@@ -61,6 +61,7 @@ async def test_w3_k14_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_pol
     caplog.set_level(logging.INFO, "windlass")
     url = bouncer("transaction").url
     app = Windlass(url)
+    app.store.wakeup.answer_seconds = 30.0  # type: ignore[attr-defined]
     ran: list[int] = []
 
     @app.task
@@ -82,8 +83,9 @@ async def test_w3_k14_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_pol
 
 
 async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hints_are_heard(
-    bouncer: Callable[..., PgBouncer], caplog: pytest.LogCaptureFixture
+    bouncer: Callable[..., PgBouncer], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(wakeup, "ECHO_SECONDS", 30)
     url = bouncer("session", default_pool_size="20").url
     app = Windlass(url)
 
@@ -95,7 +97,7 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
         await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
         await asyncio.sleep(1.0)
         await enqueue_elsewhere(url, 1)
-        await until(lambda: worker.completed == 1, 10)
+        await until(lambda: worker.completed == 1, 40)
     assert app.store.connections.pooled  # type: ignore[attr-defined]
     assert NOTICE not in caplog.text
     await app.aclose()

@@ -149,7 +149,7 @@ async def test_l10_leases_that_are_lost_leave_no_hole_in_a_queues_limit(app: Win
     running = most = 0
     gate = asyncio.Event()
 
-    @app.task(queue="narrow", lease="600ms", backoff="1ms")
+    @app.task(queue="narrow", lease="60s", backoff="1ms")
     async def some() -> None:
         nonlocal running, most
         running += 1
@@ -163,8 +163,9 @@ async def test_l10_leases_that_are_lost_leave_no_hole_in_a_queues_limit(app: Win
     async with app.worker(queues={"narrow": 3}, concurrency=10) as worker:
         for _ in range(3):
             await until(lambda: running == 3)
-            lost = set(worker.running)
-            assert await app.arescue(stale_before=FUTURE) == 3
+            lost, rescued = set(worker.running), 0
+            while rescued < 3:  # PostgreSQL passes over a row whose renewal is just being written
+                rescued += await app.arescue(stale_before=FUTURE)
             await until(lambda lost=lost: not lost & worker.running)  # type: ignore[misc]
         await until(lambda: running == 3)
         gate.set()

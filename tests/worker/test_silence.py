@@ -70,7 +70,7 @@ STEPS: list[tuple[Callable[[Windlass], None], str]] = [
 def check(app: Windlass, heard: Callable[[], list[str]]) -> None:
     for step, expected in STEPS:
         step(app)
-        app.store.wakeup.flush(10.0)
+        app.store.wakeup.flush(30.0)
         hints = heard()
         if app.notify:
             assert any(hint.startswith(expected) for hint in hints), (step.__name__, hints)
@@ -82,6 +82,7 @@ def check(app: Windlass, heard: Callable[[], list[str]]) -> None:
 @pytest.mark.parametrize("notify", [True, False])
 def test_on_postgres(fresh_postgres_url: str, notify: bool) -> None:
     app = Windlass(fresh_postgres_url, notify=notify)
+    app.store.wakeup.answer_seconds = 30.0  # type: ignore[attr-defined]
     app.migrate()
     with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
         listener.execute(f'LISTEN "{CHANNEL}"')

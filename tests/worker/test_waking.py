@@ -137,7 +137,7 @@ async def test_w4_hints_arrive_with_the_longest_names(fresh_postgres_url: str, b
                     now.using(connection=connection).enqueue(1)
             else:
                 await now.aenqueue(1)
-            payloads = [notice.payload for notice in listener.notifies(timeout=5.0, stop_after=1)]
+            payloads = [notice.payload for notice in listener.notifies(timeout=30.0, stop_after=1)]
         assert payloads == [f"ready:{queue}"]
         assert len(payloads[0].encode()) < 8_000
         await until(lambda: worker.completed == 1)
