@@ -40,7 +40,7 @@ from .threads import Threads
 log = Log("windlass.worker")
 
 BLOCK_TRIES = 10  # of a handler whose transaction met another's
-BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 0.5  # seconds, the first doubled from try to try, taken in part at random
+BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 2.0  # seconds, the first doubled from try to try, taken in part at random
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
