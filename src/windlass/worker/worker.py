@@ -155,8 +155,7 @@ class Worker:
                     continue
                 elif not self.pump.seems_locked:
                     return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), 0.005)
+            await asyncio.sleep(0.005)
 
     def stop(self) -> None:
         """Claim no more, give back what was not started, let the rest end (within `grace`). Again: at once."""
