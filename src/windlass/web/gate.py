@@ -48,9 +48,8 @@ class Gate:
             return
         send = _protected(send)
         try:
-            headers: Headers = {
-                name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"][::-1]
-            }
+            given = reversed(list(scope["headers"]))
+            headers: Headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in given}
             self._check_host(headers.get("host", ""))
             self._check_origin(scope, headers)
             if len(scope.get("query_string", b"")) > MOST_QUERY_BYTES:

@@ -57,7 +57,8 @@ class Leases(Settlements):
     def _renewed(self, seconds: float | str, progress: str | None = None) -> list[Document]:
         """`seconds`: so many, or the field that says."""
         now = self.now_expression
-        changes: Document = {"leased_until": {"$add": [now, {"$multiply": [seconds, 1000]}]}, "heard_at": now}
+        until = {"$add": [now, {"$multiply": [seconds, 1000]}]}
+        changes: Document = {"leased_until": {"$ifNull": [until, "$leased_until"]}, "heard_at": now}
         if progress is not None:
             changes["progress"] = {"$literal": progress}
         return [{"$set": changes}]

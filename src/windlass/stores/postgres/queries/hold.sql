@@ -1,3 +1,3 @@
-UPDATE {jobs} SET heard_at = {now}, leased_until = {now} + make_interval(secs => lease_seconds)
+UPDATE {jobs} SET heard_at = {now}, leased_until = coalesce({now} + make_interval(secs => lease_seconds), leased_until)
 WHERE state = 'running' AND token = ANY(:tokens::uuid[])
 RETURNING id
