@@ -34,7 +34,7 @@ class Leases:
     ) -> None:
         self.app, self.told, self.report = app, told, report
         self._of_token: Counter[UUID] = Counter()
-        self._told: dict[UUID, float] = {}  # the supervisor: the shortest lease of each token
+        self._reported: dict[UUID, float] = {}  # the shortest lease of each token
         self._due: dict[Attempt, float] = {}  # when each is to be renewed
         self._lock = threading.Lock()
         self._asked: set[UUID] = set()
@@ -63,8 +63,8 @@ class Leases:
     def _tell_supervisor(self, attempt: Attempt, report: Callable[..., None]) -> None:
         """Before it is started: once it runs, nobody may be able to say anything."""
         self._of_token[attempt.token] += 1
-        if _seconds(attempt) < self._told.get(attempt.token, math.inf):
-            self._told[attempt.token] = _seconds(attempt)
+        if _seconds(attempt) < self._reported.get(attempt.token, math.inf):
+            self._reported[attempt.token] = _seconds(attempt)
             report(hold=str(attempt.token), seconds=_seconds(attempt))
 
     def let_go(self, attempts: Iterable[Attempt]) -> None:
@@ -73,7 +73,7 @@ class Leases:
                 if self._due.pop(attempt, None) is not None and self.report is not None:
                     self._of_token[attempt.token] -= 1
                     if not self._of_token[attempt.token]:
-                        del self._of_token[attempt.token], self._told[attempt.token]
+                        del self._of_token[attempt.token], self._reported[attempt.token]
                         self.report(drop=str(attempt.token))
 
     def ask(self, id: UUID) -> None:

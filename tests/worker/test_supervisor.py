@@ -26,14 +26,6 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.fixture
-def app(store_url: str) -> Iterator[Windlass]:
-    app = Windlass(store_url)
-    app.migrate()
-    yield app
-    app.close()
-
-
 def test_what_was_said_long_ago_is_no_news(process: subprocess.Popen[bytes]) -> None:
     """A parent that was held up reads it late, and helps at once: the lease runs since it was said."""
     mine, theirs = os.pipe()
