@@ -41,7 +41,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
 
     package: ClassVar[str]
     rows: ClassVar[RowReader]
-    min_compatible: ClassVar[Mapping[int, int]] = {1: 1}
+    min_compatible: ClassVar[Mapping[int, int]] = {1: 1, 2: 2}
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
