@@ -221,7 +221,7 @@ class Acting:
         return sweep.done
 
     def cancel_many(self, **filter: Any) -> int:
-        """Cancel all that match (state, type, queue, tenant, chain, since): how many."""
+        """Cancel all that match (state, type, queue, tenant, chain, since; or all=True): how many."""
         return self._all("cancel", _filters(filter, sorted(LIVE)))
 
     async def acancel_many(self, **filter: Any) -> int:
@@ -354,9 +354,17 @@ def _repeat(step: Callable[[], int]) -> int:
 
 def _filters(given: dict[str, Any], states: Sequence[str | None]) -> list[Filter]:
     names = ("state", "type", "queue", "tenant", "chain", "since")
-    unknown = given.keys() - set(names)
+    unknown = given.keys() - {*names, "all"}
     if unknown:
-        raise InvalidInput(f"unknown filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+        raise InvalidInput(f"unknown filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}, all")
+    every = given.get("all", False)
+    if not isinstance(every, bool):
+        raise InvalidInput(f"all is True or False, not {every!r}")
+    if every == any(given.get(name) is not None for name in names):
+        said = (
+            "give a filter or all=True, not both" if every else "no filter is given: to act on all jobs, say all=True"
+        )
+        raise InvalidInput(said)
     chosen = [given["state"]] if given.get("state") is not None else states
     return [make_filter(state, *(given.get(name) for name in names[1:])) for state in chosen]
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from .call import check_id
 from .duration import Duration, to_seconds
-from .errors import InvalidInput, JobCancelled, JobFailed, JobNotFound
+from .errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, WindlassError
 from .job import Job
 from .lifecycle import CANCELLED, FAILED
 from .operation import Operation
@@ -49,6 +49,7 @@ class Awaiting:
 
     def results(self, jobs: Sequence[Awaited], timeout: Duration | None = None) -> list[Any]:
         """Wait for many at once: their results, in order. The first that failed or was cancelled raises."""
+        _refuse_in_loop()
         waiting = Waiting(self, jobs, timeout)
         if self.run_operation(waiting.look):
             return waiting.results()
@@ -144,6 +145,16 @@ class Waiting:
 
     def results(self) -> list[Any]:
         return [_outcome(self.app, self.ends[self.chains[id]]) for id in self.ids]
+
+
+def _refuse_in_loop() -> None:
+    """A worker in that loop could never finish what is waited for."""
+    with suppress(RuntimeError):  # there is none in this thread
+        asyncio.get_running_loop()
+        raise WindlassError(
+            "result() and results() would stop the event loop that runs in this thread: "
+            "await aresult() or aresults() instead"
+        )
 
 
 def _id_of(job: Awaited) -> UUID:

@@ -48,7 +48,7 @@ TRANSITIONS: dict[Event, tuple[frozenset[State], State | None]] = {
     "snooze": (frozenset({RUNNING}), PENDING),
     "give back": (frozenset({RUNNING}), PENDING),
     "bring back": (frozenset({FAILED, CANCELLED}), PENDING),
-    "run now": (frozenset({PENDING, BLOCKED}), PENDING),
+    "run now": (frozenset({PENDING}), PENDING),
     "delete": (frozenset(STATES) - {RUNNING}, None),
 }
 
@@ -74,5 +74,6 @@ def why_not(event: Event, state: State) -> str:
         ("bring back", RUNNING): "it is running",
         ("bring back", COMPLETED): "it has done its work; enqueue a new one",
         ("run now", RUNNING): "it is running",
+        ("run now", BLOCKED): "it waits for other jobs; explain() names them",
     }.get((event, state))
     return f"a {state} job cannot be {verb}" + (f": {hint}" if hint else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 from . import codec
 from .block import joined
 from .call import NO_OPTIONS, Call, check_blockers, check_name
-from .errors import InvalidInput
+from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
 from .operation import Interrupted, Operation
 from .policy import Policy
@@ -117,13 +118,15 @@ class Sending:
         """Let in what waits for others or for its turn. Workers do this too, for what came in a borrowed connection."""
         return (yield from self.store.admit(ADMITTED_AT_ONCE))
 
-    def call(self, type: str, input: Mapping[str, Any] | None = None, **options: Any) -> Call:
-        """A call by name: of a task of this app, or of one that only its worker knows."""
+    def call(self, type: str, input: Mapping[str, Any] | None = None, *, strict: bool = False, **options: Any) -> Call:
+        """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""
         chosen = NO_OPTIONS.updated(options)
         task = self.tasks.get(check_name("type", type))
         given = {} if input is None else input
         if task is not None:
             return task.call_object(given, chosen)
+        if strict:
+            raise UnknownTask(_unknown(type, self.tasks))
         if not isinstance(given, Mapping):
             raise InvalidInput(f"{type}: the input is an object of arguments by name")
         encoded = codec.encode(dict(given), self.max_payload)
@@ -131,15 +134,24 @@ class Sending:
         return Call(type=type, input=encoded, policy=policy, options=chosen)
 
     def enqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
-    ) -> Job:
-        """Enqueue by name, where the handler is not importable; `input` has the arguments by name."""
-        return self.enqueue_many([self.call(type, input, **options)], connection)[0]
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, strict: bool = False,
+        **options: Any,
+    ) -> Job:  # fmt: skip
+        """Enqueue by name, where the handler is not importable; `input` has the arguments by name. `strict`: only a
+        task of this app."""
+        return self.enqueue_many([self.call(type, input, strict=strict, **options)], connection)[0]
 
     async def aenqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
-    ) -> Job:
-        return (await self.aenqueue_many([self.call(type, input, **options)], connection))[0]
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, strict: bool = False,
+        **options: Any,
+    ) -> Job:  # fmt: skip
+        return (await self.aenqueue_many([self.call(type, input, strict=strict, **options)], connection))[0]
+
+
+def _unknown(type: str, known: Iterable[str]) -> str:
+    """What to say of a name that is no task's: perhaps another was meant."""
+    near = difflib.get_close_matches(type, known, 1)
+    return f"there is no task {type!r} in this app" + (f"; do you mean {near[0]!r}?" if near else "")
 
 
 def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:

@@ -144,6 +144,11 @@ class Signature:
             if isinstance(error.__cause__, TypeError):
                 raise InvalidInput(f"{self.name}: {error}") from None
 
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, the injected one aside; `TypeError` as the call itself would raise it."""
+        bound = self._signature.bind(*args, **kwargs).arguments
+        return bound | (bound.pop(self._extra.name, {}) if self._extra is not None else {})
+
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if not args and kwargs.keys() == self._names:
             return dict(kwargs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 
 from .attempt import Attempt
 from .call import NO_OPTIONS, Call, Options
+from .detached import DetachedAttempt
 from .errors import InvalidInput
 from .job import Job
 from .outcome import Continue
@@ -47,8 +48,13 @@ class Task(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here and now."""
-        return self.function(*args, **kwargs)
+        """Call the function here and now; where it takes an `Attempt` and is given none, with one that has no job."""
+        injected = self.signature.injected_name
+        if injected is None or injected in kwargs or any(isinstance(one, Attempt) for one in args):
+            return self.function(*args, **kwargs)
+        arguments = self.signature.bind(args, kwargs)
+        arguments[injected] = DetachedAttempt(self.app, self.name)
+        return self.function(**arguments)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -114,7 +114,8 @@ def test_a_file_that_someone_holds_locked(fresh_sqlite_url: str, monkeypatch: py
     mine = sqlite3.connect(fresh_sqlite_url.removeprefix("sqlite:///"))
     mine.execute("CREATE TABLE users (id integer)")
     mine.execute("INSERT INTO users VALUES (1)")
-    for options in ({}, {"connection": mine}):
+    choices: list[dict[str, Any]] = [{}, {"connection": mine}]
+    for options in choices:
         with pytest.raises(StoreUnavailable, match=r"locked by someone else.*connection=….*app\.migrate\(\) before"):
             app.enqueue("send", {}, **options)
     mine.commit()

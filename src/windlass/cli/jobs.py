@@ -14,7 +14,7 @@ from rich.console import Console
 from .. import codec, insight
 from ..app import Windlass
 from ..call import check_id
-from ..errors import Conflict, InvalidInput, JobNotFound
+from ..errors import Conflict, InvalidInput, JobNotFound, UnknownTask
 from ..job import Job
 from ..lifecycle import STATES
 from ..logs import one_line
@@ -146,19 +146,24 @@ _acting("delete", "is deleted", "Remove jobs, each with its chain.", lambda app,
 @click.option("--priority", type=int)
 @click.option("--tenant")
 @click.option("--unique")
+@click.option("--unknown", is_flag=True, help="a TYPE that no task of the app has")
 @as_json
-def enqueue(arguments: tuple[str, ...], url: str | None, as_json: bool, **options: Any) -> None:
+def enqueue(arguments: tuple[str, ...], url: str | None, unknown: bool, as_json: bool, **options: Any) -> None:
     """Enqueue a job of this TYPE; INPUT is a JSON object of its arguments."""
     by_option = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
     target, type, given = _arguments(arguments, by_option)
     if target is None and not url:
         raise click.UsageError("name the app, jobs:app, or its store: --url or $WINDLASS_URL")
-    app = Windlass(target) if target and "://" in target else find_app(target, url)
+    by_store = target is None or "://" in target
+    app = Windlass(target or url) if by_store else find_app(target, url)
     try:
         input = codec.read_text(given)
         if not isinstance(input, dict):
             raise InvalidInput("the input is an object of arguments by name")
-        job = app.enqueue(type, input, **{name: value for name, value in options.items() if value is not None})
+        chosen = {name: value for name, value in options.items() if value is not None}
+        job = app.enqueue(type, input, strict=not (by_store or unknown), **chosen)
+    except UnknownTask as error:
+        raise InvalidInput(f"{error} (--unknown enqueues it all the same)") from error
     finally:
         app.close()
     if as_json:

@@ -182,7 +182,8 @@ class Blocking:
 
     def test_who_acts_on_a_blocked_job_is_told_that_it_is_blocked(self, bench: Bench) -> None:
         job = add_after(bench, bench.hold(), delay_seconds=60)
-        assert [(change.done, change.state) for change in bench.run_now(job)] == [(True, "blocked")]
+        assert [(change.done, change.state) for change in bench.run_now(job)] == [(False, "blocked")]
+        assert bench.look(job).run_at == job.run_at
         bench.cancel(job)
         assert [(change.done, change.state) for change in bench.retry(job)] == [(True, "blocked")]
 

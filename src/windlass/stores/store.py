@@ -231,7 +231,8 @@ class Store(Protocol):
         A key until `finished` is held again: `done` is False also where another job has it by now."""
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        """Make waiting jobs due now; one that is due already keeps its place."""
+        """Make pending jobs due now; one that is due already keeps its place. Not one that is blocked: it waits for
+        others, not for its time."""
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         """Remove the chains of these jobs, all that belongs to them and the keys that they hold. Not one that is

@@ -1,1 +1,1 @@
-UPDATE {jobs} SET run_at = least(run_at, {now}) WHERE id = ANY(:ids::uuid[]) AND token IS NULL RETURNING id, queue, state::text
+UPDATE {jobs} SET run_at = least(run_at, {now}) WHERE id = ANY(:ids::uuid[]) AND state = 'pending' RETURNING id, queue, state::text
