@@ -67,6 +67,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     """A job on its way into a store; the fields are named as the columns are. Payloads are JSON text.
 
     A job with `blockers` (ids of jobs whose chains it waits for) goes in as blocked.
+    A `run_at` that has gone by means now, unless it is the tick of a schedule (`of_tick`): that is when it was due.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
     columns are None where the enqueuer does not know the task: the claim resolves them.
     """
@@ -94,6 +95,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     chain_index: int = 0
     trace: str | None = None
     id_given: bool = False
+    of_tick: bool = False
     state: State = PENDING
     order_key: str | None = None
     blockers: tuple[UUID, ...] = ()

@@ -120,7 +120,8 @@ def decide_firing(schedule: Schedule, now: datetime, since: datetime | None = No
         next_at=schedule.ticks.after(ticks[-1] if behind else now),
         last_at=ticks[-1] if ticks else None,
         jobs=[
-            msgspec.structs.replace(job, id=tick_id(schedule.name, tick), id_given=True, run_at=tick) for tick in ticks
+            msgspec.structs.replace(job, id=tick_id(schedule.name, tick), id_given=True, run_at=tick, of_tick=True)
+            for tick in ticks
         ],
     )
 

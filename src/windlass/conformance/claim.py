@@ -13,7 +13,6 @@ from ..policy import UNLIMITED, Policy
 from ..stores.store import Position
 from .bench import BY_NAME, POLICY, Bench, Held, columns, new_job
 
-PAST = datetime(2020, 1, 1, tzinfo=UTC)
 KILOBYTE = '{"text":"' + "x" * 989 + '"}'  # 1000 bytes
 
 
@@ -23,14 +22,16 @@ def ids(claimed: list[Held]) -> list[UUID]:
 
 class Order:
     def test_by_priority_then_due_time_then_id(self, bench: Bench) -> None:
+        soon = datetime.now(UTC) + timedelta(hours=1)
         jobs = [
-            new_job(priority=priority, run_at=PAST + timedelta(hours=hour))
+            new_job(priority=priority, run_at=soon + timedelta(hours=hour))
             for priority in (100, 1, 0, -100)
             for hour in (0, 1)
             for _ in range(3)
         ]
         shuffled = random.Random(3).sample(jobs, len(jobs))
         bench.enqueue(*shuffled)
+        bench.pass_time(hours=3)
         claimed = [held for limit in (1, 7, 100) for held in bench.claim(limit)]
         assert ids(claimed) == [job.id for job in jobs]
 
@@ -83,9 +84,11 @@ class Order:
         assert {bench.look(job).state for job in unknown} == {"pending"}
 
     def test_from_the_position_where_a_claim_left_off(self, bench: Bench) -> None:
-        early = bench.add_many(3, run_at=PAST)
-        late = bench.add_many(3, run_at=PAST + timedelta(hours=1))
-        low = bench.add_many(3, priority=-5, run_at=PAST)
+        soon = datetime.now(UTC) + timedelta(hours=1)
+        early = bench.add_many(3, run_at=soon)
+        late = bench.add_many(3, run_at=soon + timedelta(hours=1))
+        low = bench.add_many(3, priority=-5, run_at=soon)
+        bench.pass_time(hours=3)
         position = Position(rank=0, run_at=late[0].run_at, id=late[0].id)
         assert ids(bench.claim(after=position)) == [job.id for job in [*late[1:], *low]]
         assert bench.claim(after=position) == []

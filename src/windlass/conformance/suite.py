@@ -20,6 +20,7 @@ from .fencing import Fencing, Rescued, SentAgain
 from .hand_over import HandingOver
 from .kept_keys import KeptKeys
 from .migrate import Migrating
+from .moments import PastMoments
 from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
 from .payload import Names, Payloads
@@ -64,6 +65,7 @@ class Conformance:
     TestUniqueBatches = UniqueBatches
     TestReplacing = Replacing
     TestKeptKeys = KeptKeys
+    TestPastMoments = PastMoments
 
     TestOrder = Order
     TestClaims = Claims

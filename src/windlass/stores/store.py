@@ -128,7 +128,8 @@ class Store(Protocol):
         its unique key by now (`resent` says that the ids may have been sent before even though we made them; ids that
         we made are otherwise known to be new). Of jobs that share a unique key, in this batch or with those that are
         there, one exists, the first; the others get it as their answer, or rewrite it, or the whole batch is undone
-        with `Conflict`, as each asks. To rewrite is to renew input, due time, priority, labels and expiry of a job
+        with `Conflict`, as each asks. A due time that has gone by is now, here and where a job is sent back, but for
+        ticks of schedules. To rewrite is to renew input, due time, priority, labels and expiry of a job
         that waits (due no later than `window_seconds` after it was created, where that is given); one that runs and
         still has its key stays as it is, and is the answer.
 

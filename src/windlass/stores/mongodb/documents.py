@@ -77,7 +77,8 @@ def add(moment: datetime, seconds: float) -> datetime:
 
 def when_due(new: NewJob, now: datetime) -> datetime:
     moment = round_up(add(new.run_at or now, new.delay_seconds))
-    return moment if new.order_key is None else max(moment, now)  # nobody gets ahead by claiming to be older
+    as_it_is = new.of_tick and new.order_key is None
+    return moment if as_it_is else max(moment, now)  # nobody gets ahead by claiming to be older
 
 
 def run_at_of(document: Document) -> datetime:

@@ -177,7 +177,7 @@ def sent_back(ending: Ending, now: datetime) -> Document:
     if ending.token is not None:
         changes["previous_token"] = ending.token
     if ending.run_at is not None:
-        changes["run_at"] = round_up(ending.run_at)
+        changes["run_at"] = max(round_up(ending.run_at), now)
     elif ending.delay_seconds is not None:
         changes["run_at"] = round_up(add(now, ending.delay_seconds))
     changed = {"revision": 1} | ({"attempt": -ending.refund} if ending.refund else {})

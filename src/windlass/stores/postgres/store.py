@@ -53,7 +53,7 @@ GOING_ON = """, went_on AS (
         id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
         keep_seconds, policy, expires_at, chain_id, chain_index, trace{taken_columns})
     SELECT n.id, {next_state}, n.queue, n.type, n.tenant, n.rank,
-        coalesce(n.run_at, {now}) + make_interval(secs => n.delay_seconds), {now}, n.input::json, n.labels,
+        greatest(n.run_at, {now}) + make_interval(secs => n.delay_seconds), {now}, n.input::json, n.labels,
         n.max_attempts, n.lease_seconds, n.keep_seconds, n.policy,
         coalesce(n.expires_at, {now} + make_interval(secs => n.expires_seconds)), n.chain_id, n.chain_index, n.trace
         {taken}
@@ -184,7 +184,7 @@ class PostgresStore(SqlStore):
         now = self.rows.to_datetime(now)
         answers, records = [], []
         for job in jobs:
-            run_at, expires_at = job.run_at or now, job.expires_at
+            run_at, expires_at = max(job.run_at or now, now), job.expires_at
             if job.delay_seconds:
                 run_at += timedelta(seconds=job.delay_seconds)
             if job.expires_seconds is not None and expires_at is None:

@@ -6,7 +6,7 @@ INSERT INTO {jobs} (
 VALUES (
     :id::uuid, :state::text::{state}, :queue::text, :type::text, :tenant::text, :rank::smallint,
     greatest(coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
-        CASE WHEN :order_key::text IS NOT NULL THEN {now} END), {now}, :input::text::json,
+        CASE WHEN :order_key::text IS NOT NULL OR NOT :of_tick::boolean THEN {now} END), {now}, :input::text::json,
     :labels::text, :max_attempts::integer, :lease_seconds::float8, :keep_seconds::integer, :policy::text,
     coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8)), :unique_key::text,
     :unique_until::text, coalesce(:unique_until::text IN ('claimed', 'finished'), false),

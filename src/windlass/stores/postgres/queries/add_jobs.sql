@@ -4,7 +4,8 @@ INSERT INTO {jobs} (
     lane, seq)
 SELECT
     id, state::{state}, queue, type, tenant, rank, greatest(
-        coalesce(run_at, {now}) + make_interval(secs => delay_seconds), CASE WHEN order_key IS NOT NULL THEN {now} END),
+        coalesce(run_at, {now}) + make_interval(secs => delay_seconds),
+        CASE WHEN order_key IS NOT NULL OR NOT of_tick THEN {now} END),
     {now},
     input::json, labels, max_attempts, lease_seconds, keep_seconds, policy,
     coalesce(expires_at, {now} + make_interval(secs => expires_seconds)), unique_key, unique_until,
@@ -14,6 +15,6 @@ FROM json_to_recordset(:rows::text::json) AS given (
     id uuid, queue text, type text, tenant text, rank smallint, run_at timestamptz, delay_seconds float8, input text,
     labels text, max_attempts integer, lease_seconds float8, keep_seconds integer, policy text,
     expires_at timestamptz, expires_seconds float8, unique_key text, unique_until text, chain_id uuid,
-    chain_index integer, trace text, state text, order_key text)
+    chain_index integer, trace text, state text, order_key text, of_tick boolean)
 ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at, expires_at

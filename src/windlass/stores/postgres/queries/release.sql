@@ -4,7 +4,7 @@ UPDATE {jobs} AS j SET
     previous_token = j.token,
     worker = NULL,
     leased_until = NULL,
-    run_at = coalesce(g.run_at, {now} + make_interval(secs => g.delay_seconds), j.run_at),
+    run_at = coalesce(CASE WHEN g.run_at IS NOT NULL THEN greatest(g.run_at, {now}) END, {now} + make_interval(secs => g.delay_seconds), j.run_at),
     attempt = j.attempt - g.refund,
     error = coalesce(g.error, j.error),
     attempts = coalesce(g.attempts, j.attempts),

@@ -1,11 +1,11 @@
 -- Put off, it leaves the line of its order key until then.
 UPDATE {jobs} SET
     lane = CASE WHEN lane = 1 AND least(
-        coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
+        greatest(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
         created_at + make_interval(secs => :window_seconds::float8)) > {now} THEN 0 ELSE lane END,
     input = :input::text::json,
     run_at = least(
-        coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
+        greatest(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
         created_at + make_interval(secs => :window_seconds::float8)),
     rank = :rank::smallint,
     labels = :labels::text,

@@ -4,7 +4,7 @@ UPDATE {jobs} SET
     previous_token = token,
     worker = NULL,
     leased_until = NULL,
-    run_at = coalesce(:run_at, {now} + CAST(:delay_seconds * 1000000 AS integer), run_at),
+    run_at = coalesce(max(:run_at, {now}), {now} + CAST(:delay_seconds * 1000000 AS integer), run_at),
     attempt = attempt - :refund,
     error = coalesce(:error, error),
     attempts = coalesce(:attempts, attempts),

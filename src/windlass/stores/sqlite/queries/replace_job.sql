@@ -1,11 +1,11 @@
 -- Put off, it leaves the line of its order key until then.
 UPDATE {jobs} SET
     lane = CASE WHEN lane = 1 AND min(
-        coalesce(:run_at, {now}) + CAST(:delay_seconds * 1000000 AS integer),
+        max(coalesce(:run_at, {now}), {now}) + CAST(:delay_seconds * 1000000 AS integer),
         created_at + CAST(coalesce(:window_seconds, 9e11) * 1000000 AS integer)) > {now} THEN 0 ELSE lane END,
     input = :input,
     run_at = min(
-        coalesce(:run_at, {now}) + CAST(:delay_seconds * 1000000 AS integer),
+        max(coalesce(:run_at, {now}), {now}) + CAST(:delay_seconds * 1000000 AS integer),
         created_at + CAST(coalesce(:window_seconds, 9e11) * 1000000 AS integer)),
     rank = :rank,
     labels = :labels,
