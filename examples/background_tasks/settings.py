@@ -51,14 +51,16 @@ def load_settings(file: Path | None, environment: Mapping[str, str]) -> Settings
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    found = []
-    for variable, value in environment.items():
-        if variable.startswith(PROPERTY):
-            found.append((variable, variable.removeprefix(PROPERTY), value))
-        for prefix in PREFIXES:
-            if variable.startswith(prefix):
-                found.append((variable, variable.removeprefix(prefix).lower().replace("_", "-"), value))
-    return _each_once(found)
+    found = [
+        (variable, _in_file(variable.removeprefix(prefix)), value)
+        for variable, value in environment.items()
+        for prefix in PREFIXES
+        if variable.startswith(prefix)
+    ]
+    whole = [
+        (name, name.removeprefix(PROPERTY), value) for name, value in environment.items() if name.startswith(PROPERTY)
+    ]
+    return _each_once(found + whole)
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -96,6 +98,10 @@ def _parse(name: str, value: Any) -> Any:
     except (InvalidInput, ValueError) as error:
         raise SettingsError(f"{_shown(name)}: {error}") from None
     raise SettingsError(f"{_shown(name)} is a whole number, not {value!r}")
+
+
+def _in_file(variable: str) -> str:
+    return _shown(variable.lower())
 
 
 def _shown(name: str) -> str:

@@ -303,4 +303,4 @@ class Store(Protocol):
     # Last, since from here on `list` means this.
     def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
         """Newest id first or, of failed or cancelled ones alone, the one that ended last; those that come after
-        `before`."""
+        `before`. With `unique`, those that hold that key of the tenant, live or kept, through the index of keys."""
