@@ -276,6 +276,10 @@ class Store(Protocol):
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Tell listeners, when the transaction it runs in commits; none where `notify` is False."""
 
+    def name_tenant(self, tenant: str) -> Operation[None]:
+        """Tell the database, until the end of the transaction it runs in, for which tenant that one writes: where it
+        has rules about rows that can ask for it."""
+
     def schedules(self) -> Operation[Timetable]:
         """All schedules, by name."""
 
