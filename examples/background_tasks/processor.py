@@ -75,6 +75,7 @@ class Processor:
             attempt.retry(error, after=self.settings.retry_delay)
         else:
             attempt.complete()
+            log.info("task %s %s: completed", attempt.job.type, attempt.job.id)
 
     def _execute(self, attempt: Attempt) -> None:
         if attempt.cancel_requested:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import Any
 from windlass import InvalidInput
 from windlass.duration import to_timedelta
 
-PREFIX = "TASKS_"
+TABLES = (("tasks",), ("memory-service", "tasks"))
+PREFIXES = ("TASKS_", "MEMORY_SERVICE_TASKS_")
+PROPERTY = "memory-service.tasks."  # as the design names them; some systems give such names to a process as they are
 
 
 class SettingsError(ValueError):
@@ -22,7 +24,8 @@ class SettingsError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`retry-delay` in the file's table `[tasks]`, `TASKS_RETRY_DELAY` in the environment; durations as `"PT10M"` or
-    `"10m"`."""
+    `"10m"`. The property `memory-service.tasks.retry-delay` is the same one, in the file as in the environment, there
+    also as `MEMORY_SERVICE_TASKS_RETRY_DELAY`."""
 
     retry_delay: timedelta = timedelta(minutes=10)
     processor_interval: timedelta = timedelta(minutes=1)
@@ -39,28 +42,51 @@ class Settings:
 
 def load_settings(file: Path | None, environment: Mapping[str, str]) -> Settings:
     """What the environment says counts, then what the file says, then the default."""
-    from_file = {} if file is None else _read(file)
-    from_environment = {
-        name.removeprefix(PREFIX).lower().replace("_", "-"): value
-        for name, value in environment.items()
-        if name.startswith(PREFIX)
-    }
+    given = ({} if file is None else _from_file(file)) | _from_environment(environment)
     known = [field.name for field in fields(Settings)]
-    given = from_file | from_environment
     unknown = given.keys() - {_shown(name) for name in known}
     if unknown:
         raise SettingsError(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(map(_shown, known))}")
     return Settings(**{name: _parse(name, given[_shown(name)]) for name in known if _shown(name) in given})
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found = [
+        (variable, _in_file(variable.removeprefix(prefix)), value)
+        for variable, value in environment.items()
+        for prefix in PREFIXES
+        if variable.startswith(prefix)
+    ]
+    whole = [
+        (name, name.removeprefix(PROPERTY), value) for name, value in environment.items() if name.startswith(PROPERTY)
+    ]
+    return _each_once(found + whole)
+
+
+def _from_file(file: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(file.read_text()).get("tasks", {})
+        content = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {error}") from None
-    if not isinstance(table, dict):
-        raise SettingsError(f"{file}: [tasks] is a table")
-    return table
+    found = []
+    for path in TABLES:
+        table: Any = content
+        for name in path:
+            table = table.get(name, {}) if isinstance(table, dict) else None
+        if not isinstance(table, dict):
+            raise SettingsError(f"{file}: [{'.'.join(path)}] is a table")
+        found += [(".".join([*path, name]), name, value) for name, value in table.items()]
+    return _each_once(found)
+
+
+def _each_once(found: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+    """By the setting's name. Two names of one setting must not say two things."""
+    given: dict[str, tuple[str, Any]] = {}
+    for source, name, value in found:
+        before, other = given.setdefault(name, (source, value))
+        if other != value:
+            raise SettingsError(f"{name} is {other!r} by {before} and {value!r} by {source}: keep one of them")
+    return {name: value for name, (_, value) in given.items()}
 
 
 def _parse(name: str, value: Any) -> Any:
@@ -72,6 +98,10 @@ def _parse(name: str, value: Any) -> Any:
     except (InvalidInput, ValueError) as error:
         raise SettingsError(f"{_shown(name)}: {error}") from None
     raise SettingsError(f"{_shown(name)} is a whole number, not {value!r}")
+
+
+def _in_file(variable: str) -> str:
+    return _shown(variable.lower())
 
 
 def _shown(name: str) -> str:

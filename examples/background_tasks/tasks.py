@@ -33,8 +33,8 @@ class TaskRepository:
         return self.app.enqueue(type, body, **(defaults | options))
 
     def find(self, name: str) -> Job | None:
-        """The task of that name, if there is one. It looks through all that wait: meant for people and tests."""
-        return next((task for task in self.waiting() if task.unique_key == name), None)
+        """The task of that name, if there is one: by the index that keeps names unique."""
+        return next(iter(self.app.list(unique=name, queue=QUEUE)), None)
 
     def waiting(self) -> Iterator[Job]:
         """Tasks that are not done yet: those that wait for their time, and those that someone has in hand."""

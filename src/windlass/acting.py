@@ -49,13 +49,16 @@ class Page(Sequence[Job]):
 
 def make_filter(
     state: str | None, type: str | None, queue: str | None, tenant: str | None, chain: UUID | str | None,
-    since: datetime | None = None,
+    since: datetime | None = None, unique: str | None = None,
 ) -> Filter:  # fmt: skip
     if state is not None and state not in STATES:
         raise InvalidInput(f"state {state!r}: one of {', '.join(STATES)}")
     for what, name in (("type", type), ("queue", queue), ("tenant", tenant or None)):
         if name is not None:
             check_name(what, name)
+    if unique is not None:
+        check_name("unique", unique)
+        tenant = tenant or ""  # a key belongs to one tenant, or to none
     return Filter(
         state=state,
         type=type,
@@ -63,6 +66,7 @@ def make_filter(
         tenant=tenant,
         chain=None if chain is None else check_id(chain),
         since=None if since is None else check_moment("since", since),
+        unique=unique,
     )
 
 
@@ -327,11 +331,13 @@ class Acting:
         limit: int = 100,
         cursor: str | None = None,
         since: datetime | None = None,
+        unique: str | None = None,
     ) -> Operation[Page]:
-        """A page of jobs, newest first; of failed or cancelled ones, the one that ended last."""
+        """A page of jobs, newest first; of failed or cancelled ones, the one that ended last. `unique`: the job that
+        holds this key of the `tenant` (without one: of no tenant), and with which a new one would be in conflict."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_LIMIT:
             raise InvalidInput(f"limit is a number from 1 to {PAGE_LIMIT}, not {limit!r}")
-        filter = make_filter(state, type, queue, tenant, chain, since)
+        filter = make_filter(state, type, queue, tenant, chain, since, unique)
         before = None if cursor is None else _read_cursor(cursor, filter)
         found = yield from self.store.list(filter, limit + 1, before)
         jobs = [self.bind(job) for job in found[:limit]]
@@ -353,7 +359,7 @@ def _repeat(step: Callable[[], int]) -> int:
 
 
 def _filters(given: dict[str, Any], states: Sequence[str | None]) -> list[Filter]:
-    names = ("state", "type", "queue", "tenant", "chain", "since")
+    names = ("state", "type", "queue", "tenant", "chain", "since", "unique")
     unknown = given.keys() - {*names, "all"}
     if unknown:
         raise InvalidInput(f"unknown filter {', '.join(sorted(unknown))}; there are: {', '.join(names)}, all")

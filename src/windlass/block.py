@@ -86,10 +86,19 @@ class Block:
                 futures.wait([renewal], RENEWAL_SECONDS)
             self._manager = self.connections.transaction()
             self.connection = self._manager.__enter__()
+            if tenant := self.attempt.job.tenant:
+                self._name(tenant)
         except BaseException:
             self._close()
             raise
         return self.connection
+
+    def _name(self, tenant: str) -> None:
+        try:
+            self.connections.run_on(self.connection, lambda: self.app.store.name_tenant(tenant))
+        except BaseException as error:
+            self._manager.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -126,10 +135,19 @@ class Block:
                 await asyncio.wait([asyncio.wrap_future(renewal)], timeout=RENEWAL_SECONDS)
             self._manager = self.connections.atransaction()
             self.connection = await self._manager.__aenter__()
+            if tenant := self.attempt.job.tenant:
+                await self._aname(tenant)
         except BaseException:
             self._close()
             raise
         return self.connection
+
+    async def _aname(self, tenant: str) -> None:
+        try:
+            await self.connections.arun_on(self.connection, lambda: self.app.store.name_tenant(tenant))
+        except BaseException as error:
+            await self._manager.__aexit__(type(error), error, error.__traceback__)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,6 +9,7 @@ import pytest
 
 from ..job import Job
 from ..lifecycle import State
+from ..unique import Unique
 from .bench import Bench, facts, new_job
 
 
@@ -117,6 +118,29 @@ class Listing:
         assert bench.find(chain=finished.id) == [finished]
         assert bench.find(chain=finished.id, state="failed") == []
         assert bench.find(chain=uuid4()) == []
+
+    @pytest.mark.parametrize("until", ["claimed", "finished", "forever", "10m"])
+    def test_who_holds_a_unique_key(self, bench: Bench, until: str) -> None:
+        """As long as a new job of that key would be in conflict with it, and in its tenant alone."""
+        key = Unique("key", until=until)
+        first = bench.add(unique=key)
+        other = bench.add(unique=key, tenant="acme", queue="other")
+        bench.add(unique=Unique("key 2", until=until), queue="other")
+        bench.add(queue="other")
+        assert bench.find(unique="key") == bench.find(unique="key", tenant="") == [first]
+        assert bench.find(unique="key", tenant="acme") == [other]
+        assert bench.find(unique="key", queue="other") == bench.find(unique="key", tenant="none such") == []
+        assert bench.find(unique="ke") == bench.find(unique="key\x7f") == []
+        held = bench.claim_one()
+        assert held.id == first.id
+        assert [job.id for job in bench.find(unique="key")] == ([] if until == "claimed" else [first.id])
+        bench.accept(held.completes())
+        kept = [] if until in ("claimed", "finished") else [first.id]
+        assert [job.id for job in bench.find(unique="key")] == kept
+        assert [job.id for job in bench.find(unique="key", state="completed")] == kept
+        assert bench.find(unique="key", state="pending") == []
+        bench.pass_time(minutes=11)
+        assert [job.id for job in bench.find(unique="key")] == ([first.id] if until == "forever" else [])
 
     def test_a_page_has_no_more_than_asked_for(self, bench: Bench) -> None:
         jobs = self.everything(bench)

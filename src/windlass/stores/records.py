@@ -145,6 +145,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     chain: UUID | None = None
     since: datetime | None = None  # finished, or, of live ones, created since then
+    unique: str | None = None  # the jobs that hold this key of `tenant`, of no tenant where none is given
 
     @property
     def by_end(self) -> bool:

@@ -278,6 +278,10 @@ class Store(Protocol):
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Tell listeners, when the transaction it runs in commits; none where `notify` is False."""
 
+    def name_tenant(self, tenant: str) -> Operation[None]:
+        """Tell the database, until the end of the transaction it runs in, for which tenant that one writes: where it
+        has rules about rows that can ask for it."""
+
     def schedules(self) -> Operation[Timetable]:
         """All schedules, by name."""
 
@@ -305,4 +309,4 @@ class Store(Protocol):
     # Last, since from here on `list` means this.
     def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
         """Newest id first or, of failed or cancelled ones alone, the one that ended last; those that come after
-        `before`."""
+        `before`. With `unique`, those that hold that key of the tenant, live or kept, through the index of keys."""

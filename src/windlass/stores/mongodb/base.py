@@ -104,6 +104,10 @@ class Base:
         members = [{"_id": {"$in": chains}}, {"chain_id": {"$in": chains}, "chain_index": {"$gt": 0}}]
         return self.find_jobs({"$or": members}, projection, size=len(chains), alone=alone)
 
+    def name_tenant(self, tenant: str) -> Operation[None]:
+        return  # no rule about documents could ask for it
+        yield
+
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         if hints and self.notify:
             yield Request(self.hints, "insert_many", (to_documents([*hints]),), {"ordered": False}, alone=True)

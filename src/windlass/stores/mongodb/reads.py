@@ -25,10 +25,21 @@ class Reads(Base):
     def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[builtins.list[Job]]:
         if limit < 1:
             return []
+        kept = (yield from self._kept_holders(filter.tenant or "", filter.unique)) if filter.unique is not None else []
         order = [("finished_at", -1), ("_id", -1)] if filter.by_end else [("_id", -1)]
         options = {"sort": order, "limit": limit, "batch_size": limit + 1}
-        rows = yield Request(self.jobs, "find", (conditions(filter, before),), options, alone=True)
+        rows = yield Request(self.jobs, "find", (conditions(filter, before, kept),), options, alone=True)
         return [to_job(row) for row in rows]
+
+    def _kept_holders(self, tenant: str, key: str) -> Operation[builtins.list[UUID]]:
+        """Jobs of records that hold this key, whatever more a record's id says after tenant and key."""
+        first = {"tenant": tenant, "key": key}
+        between = {"$gte": first, "$lt": {"tenant": tenant, "key": key + "\0"}}
+        rows = yield Request(self.keys, "find", ({"_id": between},), alone=True)
+        if not any("ends_at" in row for row in rows):
+            return [row["job_id"] for row in rows]
+        now = yield from self.read_now()
+        return [row["job_id"] for row in rows if row.get("ends_at") is None or row["ends_at"] > now]
 
     def counts(self) -> Operation[Counts]:
         """From one snapshot: what waits from the ready index alone, what runs by the index of that, what is
@@ -54,7 +65,8 @@ class Reads(Base):
         return sorted(row["_id"] for row in rows)
 
 
-def conditions(filter: Filter, before: Bookmark | None) -> Document:
+def conditions(filter: Filter, before: Bookmark | None, kept: Sequence[UUID] = ()) -> Document:
+    """`kept`: the jobs of records that hold the key that the filter asks for."""
     given = {"state": filter.state, "type": filter.type, "queue": filter.queue, "tenant": filter.tenant}
     query: Document = {name: value for name, value in given.items() if value is not None}
     either: builtins.list[Document] = []
@@ -64,6 +76,10 @@ def conditions(filter: Filter, before: Bookmark | None) -> Document:
         finished = {"finished_at": {"$gte": filter.since}}
         live = {"finished_at": None, "created_at": {"$gte": filter.since}}
         either.append({"$or": [finished, live]})
+    if filter.unique is not None:
+        query["tenant"] = filter.tenant or ""
+        held = {"tenant": query["tenant"], "unique_key": filter.unique, "unique_held": True}
+        either.append({"$or": [held, {"_id": {"$in": [*kept]}}]} if kept else held)
     if before is not None and filter.by_end:
         query["finished_at"] = {"$exists": True, "$lte": before.ended_at}
         together = {"finished_at": before.ended_at, "_id": {"$lt": before.id}}

@@ -326,6 +326,9 @@ class PostgresStore(SqlStore):
         if hints and self.notify:
             yield self.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
 
+    def name_tenant(self, tenant: str) -> Operation[None]:
+        yield self.statement("name_tenant", tenant=tenant)
+
 
 def channel_name(schema: str, prefix: str) -> str:
     """One channel for one queue; a channel's name has 63 characters at the most."""

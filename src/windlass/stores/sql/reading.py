@@ -24,6 +24,10 @@ CONDITIONS = {
     # The root through the primary key, the rest through the index of those that are not roots.
     "chain": "j.id IN (SELECT c.id FROM {own} AS c WHERE c.chain_id = CAST(:chain AS {uuid}) AND c.chain_index > 0 "
     "UNION ALL SELECT CAST(:chain AS {uuid}))",
+    "unique": "j.id IN (SELECT h.id FROM {jobs} AS h "
+    "WHERE h.tenant = :tenant AND h.unique_key = :unique AND h.unique_held "
+    "UNION ALL SELECT k.job_id FROM {keys} AS k WHERE k.tenant = :tenant AND k.key = :unique "
+    "AND (k.ends_at IS NULL OR k.ends_at > {now}))",
     "before": "j.id < :before",
     "ended_at": "j.finished_at <= :ended_at",
     "ended_before": "(j.finished_at, j.id) < (:ended_at, :ended_before)",
@@ -59,8 +63,10 @@ class Reading:
         return self.sql.made((name, *shape), make)
 
     def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
-        names = ("type", "queue", "tenant", "chain", "since")
+        names = ("type", "queue", "tenant", "chain", "since", "unique")
         given = {name: getattr(filter, name) for name in names}
+        if filter.unique is not None:
+            given["tenant"] = filter.tenant or ""
         if before is not None:
             given |= (
                 {"ended_at": before.ended_at, "ended_before": before.id} if filter.by_end else {"before": before.id}

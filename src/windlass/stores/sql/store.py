@@ -291,6 +291,10 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
         rows = yield self.statement("counts", alone=True)
         return Counts(Tally(*row) for row in rows)
 
+    def name_tenant(self, tenant: str) -> Operation[None]:
+        return  # no rule about rows could ask for it
+        yield
+
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Where a store's changes are seen without being told of, nothing."""
         yield from ()

@@ -29,8 +29,9 @@ UPDATE {history} SET unique_scope = type WHERE unique_key IS NOT NULL;
 UPDATE {keys} AS k SET scope = coalesce(
     (SELECT type FROM {jobs} WHERE id = k.job_id), (SELECT type FROM {history} WHERE id = k.job_id), '');
 
+-- The scope comes last: a key is looked for without it, too.
 DROP INDEX "{schema}"."{prefix}jobs_unique";
 
-CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_scope, unique_key) WHERE unique_held;
+CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key, unique_scope) WHERE unique_held;
 
-ALTER TABLE {keys} DROP CONSTRAINT "{prefix}keys_pkey", ADD PRIMARY KEY (tenant, scope, key);
+ALTER TABLE {keys} DROP CONSTRAINT "{prefix}keys_pkey", ADD PRIMARY KEY (tenant, key, scope);

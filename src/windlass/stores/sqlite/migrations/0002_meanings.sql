@@ -24,9 +24,10 @@ UPDATE {jobs} SET unique_scope = type WHERE unique_key IS NOT NULL;
 
 UPDATE {history} SET unique_scope = type WHERE unique_key IS NOT NULL;
 
+-- The scope comes last: a key is looked for without it, too.
 DROP INDEX {prefix}jobs_unique;
 
-CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_scope, unique_key) WHERE unique_held;
+CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key, unique_scope) WHERE unique_held;
 
 ALTER TABLE {keys} RENAME TO {prefix}keys_before;
 
@@ -36,7 +37,7 @@ CREATE TABLE {keys} (
     key text NOT NULL,
     job_id text NOT NULL,
     ends_at integer,
-    PRIMARY KEY (tenant, scope, key)
+    PRIMARY KEY (tenant, key, scope)
 ) WITHOUT ROWID;
 
 INSERT INTO {keys} (tenant, scope, key, job_id, ends_at)
