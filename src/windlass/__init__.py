@@ -5,7 +5,6 @@ The database is the queue: SQLite in one file, PostgreSQL, MongoDB, with one mea
 
 from typing import TYPE_CHECKING, Any
 
-from .acting import Page
 from .app import Windlass
 from .attempt import Attempt, current_attempt
 from .backoff import Exponential, Fixed, Polynomial
@@ -26,6 +25,7 @@ from .errors import (
 )
 from .job import Job, JobError
 from .outcome import Cancel, Continue, Fail, Retry, Snooze
+from .reading import Page
 from .schedule import Schedule
 from .task import Task
 from .unique import Unique

@@ -14,13 +14,12 @@ import msgspec
 
 from . import codec
 from .block import Block, settle_or_raise
-from .call import Call, check_blockers
 from .duration import Duration
-from .errors import Conflict, InvalidInput, LeaseLost, WindlassError
-from .job import Job, LogLine, NewJob, Notes
+from .errors import Conflict, LeaseLost, WindlassError
+from .job import Job, LogLine, Notes
 from .lifecycle import COMPLETED
 from .operation import Operation
-from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe
+from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
 from .policy import DEFAULT
 from .stores.store import Blocker, Lease
 from .twins import twins
@@ -166,18 +165,9 @@ class Attempt:
     def completion(self, value: Any) -> Settlement:
         """Done: what came of it, or how the chain goes on."""
         if isinstance(value, Continue):
-            following = self._following(value.call)
+            following = next_of_chain(self.job, value.call, self.app.make_id, self.app.max_blockers)
             return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
-
-    def _following(self, call: Call) -> NewJob:
-        job = call.new_job(self.app.make_id)
-        check_blockers([job], self.app.max_blockers)
-        if self.job.chain_id in job.blockers:
-            raise InvalidInput(f"{job.type} is to wait for the chain that it belongs to")
-        job.chain_id, job.chain_index = self.job.chain_id, self.job.chain_index + 1
-        job.tenant = job.tenant or self.job.tenant
-        return job
 
     def transaction(self) -> Block:
         """`async with attempt.transaction() as connection:` (`with` in a sync handler): what is written there and the

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ERROR_LIMIT = 10_000  # characters of a message or a traceback that are kept
 ATTEMPTS_KEPT = 10
+
+IfFailed: TypeAlias = Literal["wait", "cancel", "run"]
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -99,6 +101,8 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     state: State = PENDING
     order_key: str | None = None
     blockers: tuple[UUID, ...] = ()
+    if_failed: IfFailed | None = None  # None: it waits
+    chain_trace: str | None = None
 
 
 # As a row has it: an int counts microseconds since 1970, bytes are PostgreSQL's own, microseconds since 2000.
@@ -173,6 +177,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     output_json: str | None = None
     finished_at_raw: Moment | None = None
     blockers_left: int | None = None
+    if_failed_raw: IfFailed | None = None
+    chain_trace: str | None = None
     created: bool = True
     _app: Any = None
 
@@ -208,6 +214,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def notes(self) -> Notes:
         """What its handler said so far: `notes.fraction`, `notes.text`, `notes.log`."""
         return _decode(self.progress_json, Notes) or Notes()
+
+    @property
+    def if_failed(self) -> IfFailed:
+        """What becomes of it when a chain that it waits for fails."""
+        return self.if_failed_raw or "wait"
 
     @property
     def chain_id(self) -> UUID:

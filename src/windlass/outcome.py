@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from .call import Call
+from .call import Call, check_blockers
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
@@ -73,6 +73,18 @@ class Continue:
 
     def __repr__(self) -> str:
         return f"Continue({self.call.type})"
+
+
+def next_of_chain(job: Job, call: Call, make_id: Callable[[], UUID], max_blockers: int) -> NewJob:
+    """The job that this one's chain goes on with."""
+    following = call.new_job(make_id)
+    check_blockers([following], max_blockers)
+    if job.chain_id in following.blockers:
+        raise InvalidInput(f"{following.type} is to wait for the chain that it belongs to")
+    following.chain_id, following.chain_index = job.chain_id, job.chain_index + 1
+    following.tenant = following.tenant or job.tenant
+    following.chain_trace = job.chain_trace
+    return following
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):

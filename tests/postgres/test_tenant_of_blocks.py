@@ -20,7 +20,7 @@ def app(fresh_postgres_url: str) -> Iterator[Windlass]:
     app.close()
 
 
-def named(tenant: str | None) -> dict[str, str]:
+def named(tenant: str | None) -> dict[str, Any]:
     return {} if tenant is None else {"tenant": tenant}
 
 

@@ -45,6 +45,8 @@ COPIED = (
     "unique_until",
     "trace",
     "order_key",
+    "if_failed",
+    "chain_trace",
 )
 # The kinds of uniqueness that the job's own document holds, by the partial unique index; the others have records.
 HELD_BY_JOB = ("claimed", "finished")
@@ -165,5 +167,6 @@ def to_job(document: Document, *, created: bool = True) -> Job:
         get("max_attempts"), get("lease_seconds"), get("keep_seconds"), get("policy"), get("labels"), get("error"),
         get("attempts"), get("expires_at"), get("unique_key"), get("order_key"), get("chain_id"), get("chain_index", 0),
         get("trace"), get("progress"), get("claimed_at"), get("worker"), get("leased_until"),
-        get("cancel_requested", False), get("output"), get("finished_at"), get("blockers_left"), created,
+        get("cancel_requested", False), get("output"), get("finished_at"), get("blockers_left"),
+        get("if_failed"), get("chain_trace"), created,
     )  # fmt: skip

@@ -35,7 +35,7 @@ COPIED = {
     "id": "uuid", "state": "text", "queue": "text", "type": "text", "tenant": "text", "rank": "int2",
     "run_at": "timestamptz", "created_at": "timestamptz", "input": "text", "labels": "text", "max_attempts": "int4",
     "lease_seconds": "float8", "keep_seconds": "int4", "policy": "text", "expires_at": "timestamptz",
-    "chain_id": "uuid", "chain_index": "int4", "trace": "text",
+    "chain_id": "uuid", "chain_index": "int4", "trace": "text", "chain_trace": "text",
 }  # fmt: skip
 
 # What a settlement is given. Most batches only complete: three arrays are quicker to send than six. The planner is not
@@ -51,11 +51,12 @@ ANY_END = """SELECT * FROM unnest(
 GOING_ON = """, went_on AS (
     INSERT INTO {jobs} (
         id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
-        keep_seconds, policy, expires_at, chain_id, chain_index, trace{taken_columns})
+        keep_seconds, policy, expires_at, chain_id, chain_index, trace, chain_trace{taken_columns})
     SELECT n.id, {next_state}, n.queue, n.type, n.tenant, n.rank,
         greatest(n.run_at, {now}) + make_interval(secs => n.delay_seconds), {now}, n.input::json, n.labels,
         n.max_attempts, n.lease_seconds, n.keep_seconds, n.policy,
-        coalesce(n.expires_at, {now} + make_interval(secs => n.expires_seconds)), n.chain_id, n.chain_index, n.trace
+        coalesce(n.expires_at, {now} + make_interval(secs => n.expires_seconds)), n.chain_id, n.chain_index, n.trace,
+        n.chain_trace
         {taken}
     FROM {following}
     WHERE n.before IN (SELECT id FROM gone)
@@ -64,9 +65,10 @@ GOING_ON = """, went_on AS (
 MANY_FOLLOWING = """ROWS FROM (unnest(:before::uuid[]), json_to_recordset(:rows::text::json) AS (
         id uuid, queue text, type text, tenant text, rank smallint, run_at timestamptz, delay_seconds float8,
         input text, labels text, max_attempts integer, lease_seconds float8, keep_seconds integer, policy text,
-        expires_at timestamptz, expires_seconds float8, chain_id uuid, chain_index integer, trace text)) AS n (
-        before, id, queue, type, tenant, rank, run_at, delay_seconds, input, labels, max_attempts, lease_seconds,
-        keep_seconds, policy, expires_at, expires_seconds, chain_id, chain_index, trace)"""
+        expires_at timestamptz, expires_seconds float8, chain_id uuid, chain_index integer, trace text,
+        chain_trace text)) AS n (before, id, queue, type, tenant, rank, run_at, delay_seconds, input, labels,
+        max_attempts, lease_seconds, keep_seconds, policy, expires_at, expires_seconds, chain_id, chain_index, trace,
+        chain_trace)"""
 REFUSED = "SELECT id FROM given WHERE id NOT IN (SELECT id FROM gone)"
 WAITING = {
     "next_state": "'pending'", "taken_columns": "", "taken": "", "returning": "", "following": MANY_FOLLOWING,
@@ -83,13 +85,14 @@ TAKEN = {
         :input::text AS input, :labels::text AS labels, :max_attempts::integer AS max_attempts,
         :lease_seconds::float8 AS lease_seconds, :keep_seconds::integer AS keep_seconds, :policy::text AS policy,
         :expires_at::timestamptz AS expires_at, :expires_seconds::float8 AS expires_seconds,
-        :chain_id::uuid AS chain_id, :chain_index::integer AS chain_index, :trace::text AS trace) AS n""",
+        :chain_id::uuid AS chain_id, :chain_index::integer AS chain_index, :trace::text AS trace,
+        :chain_trace::text AS chain_trace) AS n""",
 }
 ONE_COMPLETED = """SELECT :id::uuid AS id, :ended::uuid AS token, :output::text AS output, 'completed' AS new_state,
     NULL AS new_error, NULL AS story, NULL AS said"""
 PASSED_ON = (
     "queue type tenant rank input labels max_attempts lease_seconds keep_seconds policy expires_at expires_seconds "
-    "chain_id chain_index trace"
+    "chain_id chain_index trace chain_trace"
 ).split()
 OPEN = "AND NOT EXISTS (SELECT FROM {queues} WHERE name = :queue::text AND paused_at IS NOT NULL)"
 HANDED = "SELECT {live_columns} FROM went_on AS j"
@@ -97,7 +100,7 @@ HANDED = "SELECT {live_columns} FROM went_on AS j"
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
     "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts progress trace"
+    "order_key schedule labels error attempts progress trace if_failed chain_trace"
 ).split()
 
 
@@ -193,7 +196,7 @@ class PostgresStore(SqlStore):
             records.append((
                 job.id, PENDING, job.queue, job.type, job.tenant, job.rank, run_at, now, job.input, job.labels,
                 job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, expires_at, job.chain_id or job.id,
-                job.chain_index, job.trace,
+                job.chain_index, job.trace, job.chain_trace,
             ))  # fmt: skip
         yield Copy(
             self.sql.placeholders["jobs"],

@@ -17,7 +17,7 @@ COMMON = (
 ).split()
 LIVE_ONLY = ["leased_until", "cancel_requested"]
 FINISHED_ONLY = ["output", "finished_at"]
-LAST = ["blockers_left"]  # of live ones
+LAST = ["blockers_left", "if_failed", "chain_trace"]  # the first of live ones only
 COLUMNS = len(COMMON) + len(LIVE_ONLY) + len(FINISHED_ONLY) + len(LAST)
 
 
@@ -59,5 +59,6 @@ def new_job(job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment 
     return Job(
         job.id, job.type, job.queue, job.tenant, job.state, job.rank, run_at, created_at, job.input, 0,
         job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, job.labels, None, None, expires_at,
-        job.unique_key, job.order_key, job.chain_id, job.chain_index, job.trace,
+        job.unique_key, job.order_key, job.chain_id, job.chain_index, job.trace, if_failed_raw=job.if_failed,
+        chain_trace=job.chain_trace,
     )  # fmt: skip

@@ -77,7 +77,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
             )
             names["finished_columns"] = (
                 f"{_columns(names, COMMON)}, {no_moment}, {names['false']}, {_columns(names, FINISHED_ONLY)}, "
-                "CAST(NULL AS integer)"
+                f"CAST(NULL AS integer), {_columns(names, LAST[1:])}"
             )
             names["schedule_columns"] = SCHEDULE_COLUMNS
             library = self._libraries[self.clock.offset] = Library(self.package, names)

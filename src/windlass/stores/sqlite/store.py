@@ -31,7 +31,7 @@ NOW = "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt rank chain_index chain_id queue type tenant input output "
     "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts progress trace"
+    "order_key schedule labels error attempts progress trace if_failed chain_trace"
 ).split()
 
 

@@ -2,7 +2,7 @@
 INSERT INTO {jobs} (
     id, state, queue, type, tenant, rank, run_at, created_at, input, labels, max_attempts, lease_seconds,
     keep_seconds, policy, expires_at, unique_key, unique_until, unique_held, chain_id, chain_index, trace, order_key,
-    lane, seq)
+    lane, seq, if_failed, chain_trace)
 VALUES (
     :id::uuid, :state::text::{state}, :queue::text, :type::text, :tenant::text, :rank::smallint,
     greatest(coalesce(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
@@ -11,6 +11,7 @@ VALUES (
     coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8)), :unique_key::text,
     :unique_until::text, coalesce(:unique_until::text IN ('claimed', 'finished'), false),
     coalesce(:chain_id::uuid, :id::uuid), :chain_index::integer, :trace::text, :order_key::text,
-    CASE WHEN :order_key::text IS NOT NULL THEN 0 END, CASE WHEN :order_key::text IS NOT NULL THEN nextval('{seq}') END)
+    CASE WHEN :order_key::text IS NOT NULL THEN 0 END, CASE WHEN :order_key::text IS NOT NULL THEN nextval('{seq}') END,
+    :if_failed::text, :chain_trace::text)
 ON CONFLICT DO NOTHING
 RETURNING id, run_at, created_at, expires_at

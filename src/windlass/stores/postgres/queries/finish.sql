@@ -11,7 +11,7 @@ WITH given AS (
     SELECT id, run_at, created_at, {now}, {now} + make_interval(secs => nullif(stay, -1)), new_state, attempt,
         slot, rank, chain_index, chain_id, queue, type, tenant, input, output, max_attempts, lease_seconds,
         keep, policy, token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule,
-        labels, new_error, coalesce(story, attempts), coalesce(said, progress), trace
+        labels, new_error, coalesce(story, attempts), coalesce(said, progress), trace, if_failed, chain_trace
     FROM gone WHERE keep <> 0
 ), tallied AS (
     INSERT INTO {tallies} (slot, queue, type, state, count)
