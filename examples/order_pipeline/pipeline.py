@@ -8,6 +8,9 @@ place ─┬─ refused
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +19,9 @@ from windlass import Attempt, Call, Continue, Exponential, Job, Retry, Unique, W
 from .bank import Bank, Closed, PlayBank
 from .books import open_books
 from .orders import Order, Outcome, Settings
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
 
 APPROVAL = "approve"  # no function has this name, so no worker takes it: a person completes it
 PATIENT = Exponential(base="10s", cap="5m", jitter=False)  # and for ever: an order is not given up
@@ -36,6 +42,8 @@ class Pipeline:
         self.ship = app.task("ship", max_attempts=None, backoff=PATIENT)(self._ship)
         self.reorder = app.task("reorder", max_attempts=None, backoff=PATIENT)(self._reorder)
         self.goods_in = app.task("goods_in", max_attempts=None, backoff=PATIENT)(self._goods_in)
+        self.stocktake = app.task("stocktake", max_attempts=None, backoff=PATIENT)(self._stocktake)
+        app.middleware(self._say_why)
 
     # What the shop does
 
@@ -55,6 +63,19 @@ class Pipeline:
     async def forget(self, customer: str) -> int:
         """Delete all jobs of a customer, whatever waits for whatever, save those of a chain that is running."""
         return await self.app.adelete_many(tenant=customer)
+
+    async def count(self, article: str) -> Job:
+        """Count what is on the shelf. As long as a count of that article is not finished, that one is the answer."""
+        once = Unique(f"count {article}", until="finished")
+        return await self.stocktake.using(unique=once).aenqueue(article)
+
+    async def _say_why(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        """A step that lost its lease is stopped: its job was taken by another, is not found, or is already finished."""
+        try:
+            return await call_next()
+        except asyncio.CancelledError:
+            log.warning("%s %s was stopped: %s", attempt.job.type, attempt.job.id, attempt.why or attempt.stop)
+            raise
 
     # The steps
 
@@ -125,3 +146,6 @@ class Pipeline:
         async with attempt.transaction() as connection:
             await self.books.put(connection, article, quantity)
         await self.app.arun_now_many(type="wait_for_stock")  # if this gets lost, they look again by themselves
+
+    async def _stocktake(self, article: str) -> int:
+        return (await asyncio.to_thread(self.books.stock)).get(article, 0)

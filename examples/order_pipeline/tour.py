@@ -4,9 +4,10 @@ and some are in the hands of a worker that dies."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime
 
-from windlass import Job
+from windlass import Attempt, Job, LeaseLost
 
 from ..tour import Check, Progress
 from .orders import Order, Settings
@@ -21,6 +22,7 @@ ORDERS = [
     Order("patient", "cleo", "desk", 1, 40_000),
     Order("odd", "cleo", "unicorn", 1, 1),
 ]
+UNWANTED = Order("unwanted", "dora", "lamp", 1, 2_500)
 LAMPS = 30
 
 
@@ -34,12 +36,34 @@ async def _decide(pipeline: Pipeline) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _lose_a_worker(pipeline: Pipeline) -> int:
-    """Somebody takes some of the orders and is never heard of again: how many."""
-    lost = await pipeline.app.aclaim(3, types=["place"])
+async def _lose_a_worker(pipeline: Pipeline) -> list[Attempt]:
+    """A worker takes some of the orders and stalls, so that they are given to others; a customer is forgotten."""
+    lost = await pipeline.app.aclaim(4, types=["place"])
     await pipeline.app.arescue(stale_before=datetime.now(UTC))
+    await pipeline.forget(UNWANTED.customer)
     await pipeline.app.arun_now_many(type="place")
-    return len(lost)
+    return lost
+
+
+async def _come_back(lost: list[Attempt]) -> dict[str, int]:
+    """The worker goes on with what it had: what it is told, and how often."""
+    told: Counter[str] = Counter()
+    for attempt in lost:
+        try:
+            await attempt.arenew()
+        except LeaseLost as error:
+            told[str(error).partition(": ")[2]] += 1
+    return dict(told)
+
+
+async def _count_twice(pipeline: Pipeline) -> tuple[int, int]:
+    """How many chains there were after two were asked for at once, and after one more was asked for later."""
+    counts = [await pipeline.count("desk") for _ in range(2)]
+    first = len({job.id for job in counts})
+    await counts[0].aresult(timeout=30)
+    later = await pipeline.count("desk")
+    await later.aresult(timeout=30)
+    return first, len({job.id for job in (*counts, later)})
 
 
 async def _end(jobs: list[Job], progress: Progress) -> list[str]:
@@ -59,20 +83,24 @@ async def _round(url: str, progress: Progress) -> list[Check]:
     pipeline = Pipeline(url, settings=Settings(payment_pause_seconds=0, stock_pause_seconds=0.5))
     pipeline.books.open({"lamp": LAMPS, "desk": 0})
     try:
-        jobs = [await pipeline.order(order) for order in ORDERS]
+        _, *jobs = [await pipeline.order(order) for order in (UNWANTED, *ORDERS)]
         lost = await _lose_a_worker(pipeline)
+        told = await _come_back(lost)
         async with pipeline.app.worker(concurrency=10):
             await _decide(pipeline)
             await pipeline.goods_in.aenqueue("desk", 1)
             states = await _end(jobs, progress)
+            counts = await _count_twice(pipeline)
     finally:
         await pipeline.app.aclose()
     entries, left = pipeline.books.entries(), sum(pipeline.books.stock().values())
     paid = sum(amount for _, what, amount in entries if what == "paid")
     ends = tuple(states.count(state) for state in ("shipped", "unpaid", "refused"))
     return [
-        Check(f"orders shipped, unpaid, refused, though a worker died with {lost}", (7, 2, 1), ends),
+        Check(f"orders shipped, unpaid, refused, though a worker died with {len(lost) - 1}", (7, 2, 1), ends),
         Check("cents in the ledger, each payment once", 4 * 5_000 + 250_000 + 2_500 + 40_000, paid),
+        Check("what that worker was told when it came back", {"taken by another": 3, "not found": 1}, told),
+        Check("stocktakes, asked for twice at once and once later", (1, 2), counts),
         Check("lamps and desks left on the shelves", LAMPS - 4 * 2 - 5 - 1, left),
     ]
 

@@ -12,6 +12,7 @@ from .block import joined
 from .call import NO_OPTIONS, Call, check_blockers, check_name
 from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
+from .logs import Log
 from .operation import Interrupted, Operation
 from .policy import Policy
 from .stores.store import Admitted, Enqueued, Store
@@ -19,6 +20,8 @@ from .stores.wakeup import Hint
 
 if TYPE_CHECKING:
     from .task import Task
+
+log = Log("windlass")
 
 T = TypeVar("T")
 
@@ -92,8 +95,11 @@ class Sending:
         except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
             done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
-            while self.run_operation(self._admit).jobs:
-                pass
+            try:
+                while self.run_operation(self._admit).jobs:
+                    pass
+            except Exception as error:  # the jobs are in: workers will admit them
+                log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
 
     async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
@@ -110,8 +116,11 @@ class Sending:
         except Interrupted:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
-            while (await self.arun_operation(self._admit)).jobs:
-                pass
+            try:
+                while (await self.arun_operation(self._admit)).jobs:
+                    pass
+            except Exception as error:
+                log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
 
     def _admit(self) -> Operation[Admitted]:
@@ -152,6 +161,10 @@ def _unknown(type: str, known: Iterable[str]) -> str:
     """What to say of a name that is no task's: perhaps another was meant."""
     near = difflib.get_close_matches(type, known, 1)
     return f"there is no task {type!r} in this app" + (f"; do you mean {near[0]!r}?" if near else "")
+
+
+def _not_admitted(error: Exception) -> str:
+    return f"arriving jobs could not be admitted now, which a worker will do: {error}"
 
 
 def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:

@@ -1,7 +1,12 @@
 -- Of all who start at once, one goes first; CREATE … IF NOT EXISTS alone still fails in a race.
 SELECT pg_advisory_xact_lock(hashtextextended('windlass {migrations}', 0));
 
-CREATE SCHEMA IF NOT EXISTS "{schema}";
+-- IF NOT EXISTS asks for the right to create one though it is there.
+DO $$ BEGIN
+    IF to_regnamespace('"{schema}"') IS NULL THEN
+        CREATE SCHEMA "{schema}";
+    END IF;
+    END $$;
 
 CREATE TABLE IF NOT EXISTS {migrations} (
     version integer PRIMARY KEY,
