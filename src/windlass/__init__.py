@@ -23,6 +23,7 @@ from .errors import (
     UnknownTask,
     WindlassError,
 )
+from .graph import BlockerInfo, ChainInfo, ChainPage
 from .job import Job, JobError
 from .outcome import Cancel, Continue, Fail, Retry, Snooze
 from .reading import Page
@@ -47,8 +48,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attempt",
+    "BlockerInfo",
     "Call",
     "Cancel",
+    "ChainInfo",
+    "ChainPage",
     "Conflict",
     "Continue",
     "Exponential",

@@ -33,9 +33,9 @@ class Acting(Maintenance):
 
     # Acting on one
 
-    def _act(self, event: Event, id: UUID | str) -> Operation[Change]:
+    def _act(self, event: Event, id: UUID | str, **options: Any) -> Operation[Change]:
         operation = _OPERATIONS[event](self.store)
-        (change,) = yield from operation([check_id(id)])
+        (change,) = yield from operation([check_id(id)], **options)
         if change.state is None:
             raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
         if not change.done and not (event == "cancel" and change.state == "cancelled"):
@@ -119,9 +119,11 @@ class Acting(Maintenance):
     def _encode_output(self, job: Job, output: Any) -> str:
         raise NotImplementedError
 
-    def _delete(self, id: UUID | str, *, connection: Any = UNSET) -> Operation[None]:
-        """Remove it and the unique keys that it holds. Not while it runs."""
-        yield from self._act("delete", id)
+    def _delete(self, id: UUID | str, *, cascade: bool = False, connection: Any = UNSET) -> Operation[None]:
+        """Remove its chain and the unique keys that it holds. Not while it runs, nor while another chain waits for it.
+        `cascade`: the chains that it waited for, too, and so on, where they do not run and nothing else waits for
+        them."""
+        yield from self._act("delete", id, cascade=cascade)
 
     delete, adelete = joining_twins(_delete)
 
@@ -175,7 +177,7 @@ class Acting(Maintenance):
         return await self._aall("delete", _filters(filter, [None]))
 
 
-_OPERATIONS: dict[Event, Callable[[Store], Callable[[Sequence[UUID]], Operation[list[Change]]]]] = {
+_OPERATIONS: dict[Event, Callable[[Store], Callable[..., Operation[list[Change]]]]] = {
     "cancel": lambda store: store.cancel,
     "bring back": lambda store: store.retry,
     "run now": lambda store: store.run_now,

@@ -22,6 +22,7 @@ from .call import check_name, check_names, check_priority
 from .duration import Duration, to_seconds
 from .errors import InvalidInput, SchemaMismatch
 from .explaining import Explaining
+from .graph import Graph
 from .identity import Identity
 from .job import Job
 from .lifecycle import PENDING
@@ -47,7 +48,7 @@ LOCKED_SECONDS = 5.0  # that the next of one order key is waited for where someb
 PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
 
 
-class Windlass(Sending, Awaiting, Explaining, Scheduling):
+class Windlass(Sending, Awaiting, Explaining, Graph, Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(

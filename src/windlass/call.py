@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,7 @@ from . import codec
 from .backoff import Backoff, as_backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
-from .job import Job, NewJob
+from .job import IfFailed, Job, NewJob
 from .lifecycle import BLOCKED
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
 from .unique import Unique, as_unique
@@ -39,7 +39,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     lease: Duration | Unset = UNSET
     expires: datetime | Duration | None = None
     order_key: str | None = None
-    after: Sequence[Job | UUID | str] = ()
+    after: Sequence[Job | UUID | str] | Unset = UNSET
+    if_failed: IfFailed | None = None
     keep: Duration | Unset | None = UNSET
 
     def updated(self, changes: Mapping[str, Any]) -> Options:
@@ -121,8 +122,11 @@ def _apply(options: Options, job: NewJob) -> None:
         job.expires_seconds = to_seconds(options.expires)
     if options.order_key is not None:
         job.order_key = check_name("order_key", options.order_key, KEY_LIMIT)
-    if options.after:
-        job.blockers, job.state = _check_after(options.after), BLOCKED
+    if not isinstance(options.after, Unset):
+        job.blockers = _check_after(options.after)
+        job.state = BLOCKED if job.blockers else job.state
+    if options.if_failed is not None:
+        job.if_failed = _check_if_failed(options)
     unique = as_unique(options.unique)
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
@@ -143,6 +147,14 @@ def _check_after(after: Sequence[Job | UUID | str]) -> tuple[UUID, ...]:
     if isinstance(after, str | Job | UUID) or not isinstance(after, Sequence):
         raise InvalidInput(f"after is a list of jobs, or of their ids, not {after!r}")
     return tuple(one.chain_id if isinstance(one, Job) else check_id(one) for one in after)
+
+
+def _check_if_failed(options: Options) -> IfFailed | None:
+    if options.if_failed not in get_args(IfFailed):
+        raise InvalidInput(f"if_failed is 'wait', 'cancel' or 'run', not {options.if_failed!r}")
+    if isinstance(options.after, Unset):
+        raise InvalidInput(f"if_failed={options.if_failed!r} says what follows when a job of after= fails: give after=")
+    return None if options.if_failed == "wait" else options.if_failed
 
 
 _encoded: dict[Policy, tuple[int, float, int, str | None]] = {}

@@ -63,6 +63,9 @@ class Explaining(Acting):
             facts += [f"and {len(left) - SHOWN} more"]
         if gone:
             facts += [f"it will never start by itself: cancel({str(job.id)!r}) or delete({str(job.id)!r}) ends that"]
+        if job.if_failed != "wait":
+            then = "it is cancelled" if job.if_failed == "cancel" else "it runs without it"
+            facts += [f"when one of them fails or is cancelled, {then} (if_failed={job.if_failed!r})"]
         return [f"is blocked: it waits for {len(left)} of {len(blockers)} chains.", *facts]
 
     def _blocked_by(self, chain: UUID) -> Operation[str | None]:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from .graph import BlockerInfo, ChainInfo
 from .job import Job
 from .lifecycle import STATES
 from .redaction import hide_arguments
@@ -51,6 +52,7 @@ class JobDetails(JobFacts):
     labels: dict[str, str]
     unique_key: str | None
     order_key: str | None
+    if_failed: str
     expires_at: str | None
     claimed_at: str | None
     lease_expires_at: str | None
@@ -60,6 +62,30 @@ class JobDetails(JobFacts):
     progress: float | None
     progress_text: str | None
     log: list[LogLine]
+
+
+class BlockerFacts(TypedDict):
+    """A chain that a job waits, or has waited, for, and its newest job; null where that is no longer kept."""
+
+    id: str
+    done: bool
+    failed: bool
+    output: Any
+    job: JobFacts | None
+
+
+class ChainFacts(TypedDict):
+    """A chain: as its first job is, with the state of its newest."""
+
+    id: str
+    type: str
+    queue: str
+    tenant: str
+    state: str
+    steps: int
+    created_at: str | None
+    finished_at: str | None
+    job: JobFacts | None
 
 
 class QueueFacts(TypedDict):
@@ -143,6 +169,7 @@ def job_details(job: Job) -> JobDetails:
         "labels": dict(job.labels),
         "unique_key": job.unique_key,
         "order_key": job.order_key,
+        "if_failed": job.if_failed,
         "expires_at": moment(job.expires_at),
         "claimed_at": moment(job.claimed_at),
         "lease_expires_at": moment(job.lease_expires_at),
@@ -152,6 +179,32 @@ def job_details(job: Job) -> JobDetails:
         "progress": notes.fraction,
         "progress_text": notes.text,
         "log": [{"at": moment(line.at), "text": line.text} for line in notes.log],
+    }
+
+
+def blocker_facts(blocker: BlockerInfo, tenant: str | None = None) -> BlockerFacts:
+    """`tenant`: whose eyes these are for; what another has is not shown to them."""
+    shown = blocker.job if blocker.job is not None and tenant in (None, blocker.job.tenant) else None
+    return {
+        "id": str(blocker.id),
+        "done": blocker.done,
+        "failed": blocker.failed,
+        "output": blocker.output if tenant is None or shown is not None else None,
+        "job": None if shown is None else job_facts(shown),
+    }
+
+
+def chain_facts(chain: ChainInfo, tenant: str | None = None) -> ChainFacts:
+    return {
+        "id": str(chain.id),
+        "type": chain.type,
+        "queue": chain.queue,
+        "tenant": chain.tenant,
+        "state": chain.state,
+        "steps": chain.steps,
+        "created_at": moment(chain.created_at),
+        "finished_at": moment(chain.finished_at),
+        "job": job_facts(chain.job) if tenant in (None, chain.job.tenant) else None,
     }
 
 

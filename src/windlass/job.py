@@ -321,8 +321,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     async def arun_now(self) -> Job:
         return await self.app.arun_now(self.id)
 
-    def delete(self) -> None:
-        self.app.delete(self.id)
+    def delete(self, *, cascade: bool = False) -> None:
+        self.app.delete(self.id, cascade=cascade)
 
-    async def adelete(self) -> None:
-        await self.app.adelete(self.id)
+    async def adelete(self, *, cascade: bool = False) -> None:
+        await self.app.adelete(self.id, cascade=cascade)

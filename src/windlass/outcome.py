@@ -267,6 +267,17 @@ def decide_expiry(id: UUID, expires_at: datetime | None) -> Settlement:
     return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
 
 
+class BlockerFailed(Exception):
+    """A chain that the job waited for failed, or was cancelled, and `if_failed="cancel"` was given."""
+
+
+def decide_blocked(id: UUID, blocker: UUID, type: str, state: State) -> Settlement:
+    """A job that is cancelled since it waited for this one, which has ended so."""
+    ended = "was cancelled" if state == CANCELLED else f"has {state}"
+    error = JobError(BlockerFailed.__name__, f"job {blocker} ({type}), which it waited for, {ended}")
+    return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
+
+
 def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:
     """The story of the job's attempts with this one added: the last ten, the running one included."""
     brief = JobError(error.type, error.message[:1000])

@@ -15,7 +15,7 @@ import pytest
 
 from windlass.stores.store import Store
 
-from . import entangled_pairs, key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
+from . import entangled_pairs, failing_pairs, key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
 from .emptying import empty
 from .interleaving import Performance, explore
 from .pairs import PAIRS
@@ -44,7 +44,7 @@ def venue(shared_store: Store) -> Iterator[Venue]:
 def limit_of(name: str) -> float:
     if name in IN_FULL:
         return math.inf
-    return min(LIMIT, FEWER) if name in entangled_pairs.NAMES else LIMIT
+    return min(LIMIT, FEWER) if name in entangled_pairs.NAMES | failing_pairs.NAMES else LIMIT
 
 
 @pytest.mark.timeout(600)  # hundreds of schedules, each of a dozen commits

@@ -102,20 +102,20 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
         click.echo(why)
 
 
-def _acting(name: str, verb: str, help: str, act: Callable[[Windlass, str], Job | None]) -> None:
+def _acting(name: str, verb: str, help: str, act: Callable[..., Job | None], *options: Callable[[Any], Any]) -> None:
     @jobs.command(name, help=help)
     @click.argument("ids", nargs=-1, required=True, metavar="ID…")
     @click.option("--app", "target", metavar="jobs:app")
     @url
     @as_json
-    def command(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool) -> None:
+    def command(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool, **flags: bool) -> None:
         checked = [str(check_id(id)) for id in ids]  # wrong use is told before anything is done
         app = find_app(target, url)
         told: list[Any] = []
         try:
             for id in checked:
                 try:
-                    job = act(app, id)
+                    job = act(app, id, **flags)
                 except (JobNotFound, Conflict) as error:  # it is said of this one, and holds up no other
                     told.append({"id": id, "refused": one_line(error)})
                     line = f"Error: {one_line(error)}"
@@ -131,11 +131,20 @@ def _acting(name: str, verb: str, help: str, act: Callable[[Windlass, str], Job 
         if any("refused" in one for one in told):
             sys.exit(1)
 
+    for option in options:
+        command = option(command)
+
 
 _acting("retry", "is brought back", "Bring failed or cancelled jobs back.", lambda app, id: app.retry(id))
 _acting("cancel", "is cancelled", "Cancel jobs; a running one is asked to end.", lambda app, id: app.cancel(id))
 _acting("run-now", "is due", "Do not wait for their time.", lambda app, id: app.run_now(id))
-_acting("delete", "is deleted", "Remove jobs, each with its chain.", lambda app, id: app.delete(id))
+_acting(
+    "delete",
+    "is deleted",
+    "Remove jobs, each with its chain.",
+    lambda app, id, cascade: app.delete(id, cascade=cascade),
+    click.option("--cascade", is_flag=True, help="Also the chains that they waited for, where nothing else waits."),
+)
 
 
 @click.command()

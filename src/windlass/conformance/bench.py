@@ -21,6 +21,7 @@ from ..policy import Policy
 from ..stores.store import (
     Blocker,
     Bookmark,
+    ChainRecord,
     Change,
     ClaimRequest,
     Counts,
@@ -213,6 +214,12 @@ class Bench:
             yield page
             before = page[-1]
 
+    def dependents(self, chain: UUID, limit: int = 1000, after: UUID | None = None) -> list[UUID]:
+        return [job.id for job in self.run(lambda: self.store.dependents(chain, limit, after))]
+
+    def chains(self, limit: int = 1000, before: UUID | None = None, **filter: Any) -> list[ChainRecord]:
+        return self.run(lambda: self.store.chains(Filter(**filter), limit, before))
+
     def counts(self) -> Counts:
         return self.run(self.store.counts)
 
@@ -229,6 +236,9 @@ class Bench:
 
     def delete(self, *jobs: Job | Held | UUID) -> list[Change]:
         return self.run(lambda: self.store.delete(ids_of(jobs)))
+
+    def delete_cascade(self, *jobs: Job | Held | UUID) -> list[Change]:
+        return self.run(lambda: self.store.delete(ids_of(jobs), cascade=True))
 
     def prune(self) -> int:
         """As upkeep does it: until nothing is left to do. How many went."""

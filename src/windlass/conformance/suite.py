@@ -17,7 +17,9 @@ from .delete import Deleting
 from .enqueue import Enqueueing, Ids
 from .expire import Expiring
 from .fencing import Fencing, Rescued, SentAgain
+from .graph import Cascades, ChainLists, Dependents
 from .hand_over import HandingOver
+from .if_failed import FailingBlockers
 from .kept_keys import KeptKeys
 from .migrate import Migrating
 from .moments import PastMoments
@@ -86,7 +88,11 @@ class Conformance:
     TestChains = Chains
     TestHandingOver = HandingOver
     TestBlocking = Blocking
+    TestFailingBlockers = FailingBlockers
     TestDeletingBlockers = DeletingBlockers
+    TestDependents = Dependents
+    TestChainLists = ChainLists
+    TestCascades = Cascades
     TestOrderKeys = OrderKeys
 
     TestGetting = Getting

@@ -63,11 +63,30 @@ class Admitted(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """A chain that a job waits or has waited for; its output, as JSON, once it has completed."""
+    """A chain that a job waits or has waited for; its output, as JSON, once it has completed. `failed`: it did not
+    complete, and the job goes on without it."""
 
     chain_id: UUID
     done: bool
     output: str | None
+    failed: bool = False
+    trace: str | None = None
+
+
+class ChainRecord(NamedTuple):
+    """A chain: its first job, and the newest one, which may be the same."""
+
+    root: Job
+    last: Job
+
+
+class Failure(NamedTuple):
+    """A chain that has failed or was cancelled, and its last job."""
+
+    chain_id: UUID
+    id: UUID
+    type: str
+    state: State
 
 
 Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]

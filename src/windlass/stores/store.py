@@ -10,6 +10,7 @@ no longer the newest, nothing changes, and the caller is told. The store's clock
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
@@ -25,10 +26,12 @@ from .records import (
     Admitted,
     Blocker,
     Bookmark,
+    ChainRecord,
     Change,
     ClaimRequest,
     Counts,
     Enqueued,
+    Failure,
     Filter,
     HandedOver,
     Lease,
@@ -48,11 +51,13 @@ __all__ = [
     "Admitted",
     "Blocker",
     "Bookmark",
+    "ChainRecord",
     "Change",
     "ClaimRequest",
     "Connections",
     "Counts",
     "Enqueued",
+    "Failure",
     "Filter",
     "HandedOver",
     "Lease",
@@ -154,8 +159,11 @@ class Store(Protocol):
         either: call again while there are any.
 
         A job that waits for chains is free when all of them have completed, those that had before included; what it
-        waits for is marked, so that the end of it is told. Jobs of one order key get their places: one that was
-        committed before another was begun is ahead of it; the first becomes the head, and only a head is claimed.
+        waits for is marked, so that the end of it is told. When such a chain fails or is cancelled, or has been before,
+        the job's `if_failed` counts: None, it waits on, for the chain may be brought back; "cancel", it is cancelled in
+        the transaction that ends the chain, and so on along what waits for it; "run", the chain counts as done, without
+        an output, for good. Jobs of one order key get their places: one that was committed before another was begun is
+        ahead of it; the first becomes the head, and only a head is claimed.
         """
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
@@ -175,6 +183,14 @@ class Store(Protocol):
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, list[Blocker]]]:
         """What these jobs wait, or have waited, for: in the order that was given."""
+
+    def dependents(self, chain: UUID, limit: int, after: UUID | None = None) -> Operation[builtins.list[Job]]:
+        """The jobs that wait, or have waited, for this chain, as far as they are kept: by id, those that come `after`
+        that one. Through an index, however many edges there are."""
+
+    def chains(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[builtins.list[ChainRecord]]:
+        """Chains whose first job is kept, the newest first, those that come after the one that began with `before`.
+        `type`, `queue` and `tenant` of the filter are those of the first job, `state` is that of the newest."""
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         """What a claim with this token took: for a claimer whose answer was lost with its connection."""
@@ -235,9 +251,10 @@ class Store(Protocol):
         """Make pending jobs due now; one that is due already keeps its place. Not one that is blocked: it waits for
         others, not for its time."""
 
-    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+    def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
         """Remove the chains of these jobs, all that belongs to them and the keys that they hold. Not one that is
-        running, nor one that another chain, outside of these, still waits for."""
+        running, nor one that another chain, outside of these, still waits for. `cascade`: with each chain that goes,
+        the chains that it waits or has waited for, under the same conditions; those that may not go stay, silently."""
 
     def pause(self, queue: str) -> Operation[None]:
         """No claim that begins after this takes anything from the queue."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -72,6 +72,18 @@ class Waiting:
                 further = yield from self.awaited_by(ahead)
                 further.update(*(of_batch.get(chain, ()) for chain in ahead))
                 ahead = further - reached
+
+
+def reached(asked: Collection[UUID], blockers: Mapping[UUID, Collection[UUID]], stay: Collection[UUID]) -> set[UUID]:
+    """The chains that go: those that were asked for, and what they wait for, without those that have to stay and what
+    only those lead to."""
+    gone: set[UUID] = set()
+    left = set(asked)
+    while left:
+        going = left - gone - set(stay)
+        gone |= going
+        left = {awaited for chain in going for awaited in blockers.get(chain, ())} - gone
+    return gone
 
 
 def refuse_taken(jobs: Sequence[NewJob], added: Sequence[Enqueued]) -> None:

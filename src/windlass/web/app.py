@@ -20,7 +20,7 @@ from starlette.types import Scope as ASGIScope
 from ..app import Windlass
 from ..errors import InvalidInput, WindlassError
 from ..logs import Log
-from . import jobs, system
+from . import graph, jobs, system
 from .access import Access, Scope, Tokens
 from .endpoints import ENDPOINTS
 from .events import Events
@@ -33,7 +33,7 @@ log = Log("windlass.web")
 
 ROOM_FOR_OPTIONS = 512 * 1024  # bytes of a body beside the payload: 10,000 blockers' ids
 
-__all__ = ["create_app", "jobs", "system"]
+__all__ = ["create_app", "graph", "jobs", "system"]
 
 
 def create_app(

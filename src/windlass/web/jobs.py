@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ..app import Windlass
 from ..errors import InvalidInput
 from ..insight import JobDetails, JobFacts, job_details, job_facts
-from ..job import Job
+from ..job import IfFailed, Job
 from ..lifecycle import State
 from ..unique import OnConflict, Unique
 from .endpoints import Asked, endpoint, read_json, read_object
@@ -52,6 +52,10 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen
     cursor: Cursor | None = None
 
 
+class DeletionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    cascade: Annotated[bool, Meta(description="with the chains that it waited for, where nothing else waits")] = False
+
+
 class UniqueKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One job for this key: until it is claimed or finished, for ever, or for a duration."""
 
@@ -78,6 +82,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     unique: Key | UniqueKey | UnsetType = UNSET
     order_key: Key | UnsetType = UNSET
     after: Annotated[list[UUID], Meta(max_length=10_000)] | UnsetType = UNSET
+    if_failed: IfFailed | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1000000)] | UnsetType | None = UNSET
     backoff: Length | UnsetType = UNSET
     timeout: Length | UnsetType = UNSET
@@ -177,13 +182,15 @@ async def get_job(asked: Asked, id: UUID) -> JobDetails:
 
 
 @endpoint("DELETE", "/v1/jobs/{id}", "admin", status=204)
-async def delete_job(asked: Asked, id: UUID) -> None:
+async def delete_job(asked: Asked, id: UUID, query: DeletionQuery) -> None:
     """Remove a job with its chain; refused while it runs, or while another chain waits for it."""
     if asked.access.tenant is not None:
+        if query.cascade:
+            raise Problem(HTTPStatus.FORBIDDEN, "cascade may reach other tenants, and the token is one tenant's")
         chain = (await asked.job(id)).chain_id
         if any(job.tenant != asked.access.tenant for job in await asked.app.alist(chain=chain, limit=1000)):
             raise Problem(HTTPStatus.FORBIDDEN, "jobs of other tenants are in this chain")
-    await asked.app.adelete(id)
+    await asked.app.adelete(id, cascade=query.cascade)
 
 
 @endpoint("POST", "/v1/jobs/{id}/retry", "operate")

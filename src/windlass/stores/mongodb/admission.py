@@ -11,19 +11,20 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from ...lifecycle import BLOCKED, COMPLETED, LIVE, PENDING
+from ...lifecycle import BLOCKED, CANCELLED, COMPLETED, FAILED, LIVE, PENDING
 from ...operation import Operation, Request
-from ..store import Admitted, Blocker
+from ..store import Admitted, Blocker, Failure
 from ..wakeup import Hint
 from .chains import last_of_each
 from .documents import chain_of
-from .entangled import WAITS_BY, Entangled
+from .entangled import WAITS_BY
+from .settle import Settlements
 
 LINK = {"$inc": {"linked": 1}}  # each time anew: whoever settles the job at this moment must collide with it
-ENDS_BY = dict.fromkeys(("state", "chain_id", "chain_index", "linked"), 1)
+ENDS_BY = dict.fromkeys(("state", "chain_id", "chain_index", "linked", "type"), 1)
 
 
-class Admission(Entangled):
+class Admission(Settlements):
     def admit(self, limit: int) -> Operation[Admitted]:
         options: dict[str, Any] = {"limit": limit, "batch_size": limit + 1, "hint": "arriving"}
         due = {"arriving": "in line", "state": PENDING, **self.due_by_now}
@@ -48,10 +49,13 @@ class Admission(Entangled):
         if not taken:
             return set()
         edges = yield self.undone([document["_id"] for document in taken], alone=False)
-        completed = yield from self._completed({edge["chain_id"] for edge in edges})
+        completed, failures = yield from self._ended({edge["chain_id"] for edge in edges})
         yield from self.mark_done(completed, {"job": {"$in": [document["_id"] for document in taken]}})
         left = Counter(edge["job"] for edge in edges if edge["chain_id"] not in completed)
-        return (yield from self.write_left([(document, left[document["_id"]]) for document in taken], now))
+        queues = yield from self.write_left([(document, left[document["_id"]]) for document in taken], now)
+        cancelled, freed = yield from self.fail_dependents(failures, now)
+        yield from self.write_endings(cancelled, now)
+        return queues | freed
 
     def _link(self, chains: Collection[UUID]) -> Operation[None]:
         """Mark the last job of each chain, unless it has completed: whoever ends it from now on sees who waits for it.
@@ -62,9 +66,9 @@ class Admission(Entangled):
             filter = {"_id": {"$in": last}, "state": {"$ne": COMPLETED}}
             yield Request(self.jobs, "update_many", (filter, LINK), alone=True)
 
-    def _completed(self, chains: Collection[UUID]) -> Operation[dict[UUID, str | None]]:
-        """The chains that have completed, with their outputs. One that is not there, or whose last has gone on,
-        was deleted or never kept."""
+    def _ended(self, chains: Collection[UUID]) -> Operation[tuple[dict[UUID, str | None], list[Failure]]]:
+        """The chains that have completed, with their outputs, and those that have failed. One that is not there, or
+        whose last has gone on, was deleted or never kept."""
         rows = yield self.find_chains([*chains], ENDS_BY, alone=False)
         last = last_of_each(rows)
         # What is linked was so by us, or came after those who wait for it; the rest has slipped through.
@@ -73,7 +77,12 @@ class Admission(Entangled):
             yield Request(self.jobs, "update_many", ({"_id": {"$in": missed}}, LINK))
         completed = {row["_id"]: chain_of(row) for row in last if row["state"] == COMPLETED}
         outputs = yield self.find_jobs({"_id": {"$in": [*completed]}}, {"output": 1}, size=len(completed), alone=False)
-        return {completed[row["_id"]]: row["output"] for row in outputs if "output" in row}
+        failures = [
+            Failure(chain_of(row), row["_id"], row["type"], row["state"])
+            for row in last
+            if row["state"] in (FAILED, CANCELLED)
+        ]
+        return {completed[row["_id"]]: row["output"] for row in outputs if "output" in row}, failures
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         if chains:
@@ -86,5 +95,6 @@ class Admission(Entangled):
         edges = yield Request(self.edges, "find", ({"job": {"$in": [*ids]}},), options, alone=True)
         found: dict[UUID, list[Blocker]] = {}
         for edge in edges:
-            found.setdefault(edge["job"], []).append(Blocker(edge["chain_id"], edge["done"], edge.get("output")))
+            more = edge.get("output"), edge.get("failed", False), edge.get("trace")
+            found.setdefault(edge["job"], []).append(Blocker(edge["chain_id"], edge["done"], *more))
         return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from ...lifecycle import FINISHED, LIVE, RUNNING
 from ...operation import Operation, Request
 from ..store import Change
+from ..waiting import reached
 from ..wakeup import Hint
 from .base import BRIEF
 from .documents import HEAD, Document, chain_of, lane_of
@@ -27,17 +28,36 @@ class Waiting(NamedTuple):
 
 
 class Deletions(Lanes, Tallies):
-    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+    def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
         documents, _ = yield from self.read_brief(ids)
-        rows = yield self.find_chains([*{chain_of(one) for one in documents.values()}], BRIEF, alone=False)
+        asked = {chain_of(one) for one in documents.values()}
+        blockers = (yield from self._blockers_of(asked)) if cascade else {}
+        rows = yield self.find_chains([*(asked | blockers.keys())], BRIEF, alone=False)
         chains: defaultdict[UUID, list[Document]] = defaultdict(list)
         for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
             chains[chain_of(row)].append(row)
         refused = refusals(chains, (yield from self._dependents([*chains])))
-        gone = [one for chain, members in chains.items() if chain not in refused for one in members]
+        going = reached(asked, blockers, refused.keys())
+        gone = [one for chain, members in chains.items() if chain in going for one in members]
         if gone:
             yield from self._remove(gone)
         return [answer(id, documents.get(id), refused) for id in ids]
+
+    def _blockers_of(self, chains: Iterable[UUID]) -> Operation[dict[UUID, set[UUID]]]:
+        """What these chains wait or have waited for, and what that has waited for, and so on."""
+        blockers: dict[UUID, set[UUID]] = {chain: set() for chain in chains}
+        left = [*blockers]
+        while left:
+            rows = yield self.find_chains(left, {"chain_id": 1}, alone=False)
+            chain = {row["_id"]: chain_of(row) for row in rows}
+            options = {"hint": "by_job", "batch_size": 10_000}
+            filter = {"job": {"$in": [*chain]}}
+            edges = yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options)
+            left = [*{edge["chain_id"] for edge in edges} - blockers.keys()]
+            blockers |= {awaited: set() for awaited in left}
+            for edge in edges:
+                blockers[chain[edge["job"]]].add(edge["chain_id"])
+        return blockers
 
     def _dependents(self, chains: Sequence[UUID]) -> Operation[list[Waiting]]:
         """Who still waits for one of these chains."""

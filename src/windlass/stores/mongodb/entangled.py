@@ -18,9 +18,11 @@ from pymongo import UpdateMany
 from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, FINISHED, PENDING
 from ...operation import Operation, Request
-from ...outcome import Settlement
+from ...outcome import Settlement, decide_blocked
+from ..store import Failure
 from ..waiting import refuse_taken
 from ..wakeup import Hint
+from .base import BRIEF
 from .documents import HEAD, Document, chain_of, lane_of
 from .endings import final_state
 from .enqueue import Enqueues
@@ -33,18 +35,56 @@ Ends: TypeAlias = Mapping[UUID, str | None]  # the outputs of completed chains
 
 
 class Entangled(Enqueues, Lanes):
-    def end_entangled(self, ended: Sequence[Judged], now: datetime) -> Operation[None]:
-        """These jobs have ended, in this transaction: see to what hangs on them."""
+    def end_entangled(self, ended: Sequence[Judged], now: datetime) -> Operation[list[Judged]]:
+        """These jobs have ended, in this transaction: see to what hangs on them. The jobs that are to be cancelled in
+        turn, since they waited for one that has failed."""
         if not ended:
-            return
+            return []
         queues = yield from self._go_on(ended)
         last = [(one, document) for one, document in ended if one.continues is None and document.get("linked")]
         completed = {chain_of(document): one.output for one, document in last if one.state == COMPLETED}
         queues |= yield from self._unblock(completed, now)
+        failures = [failure(*one) for one in last if final_state(*one) != COMPLETED]
+        cancelled, freed = yield from self.fail_dependents(failures, now)
+        queues |= freed
         queues |= yield from self.promote({lane_of(document) for _, document in ended if document.get("lane") == HEAD})
         chains = {chain_of(document) for _, document in last}
         yield from self.hint([Hint("finished", str(chain)) for chain in chains])
         yield from self.hint([Hint("ready", queue) for queue in queues])
+        return cancelled
+
+    def fail_dependents(self, failures: Sequence[Failure], now: datetime) -> Operation[tuple[list[Judged], set[str]]]:
+        """What follows for those that wait for these chains, by their `if_failed`: the jobs that are to be cancelled,
+        and the queues of those that are free."""
+        failed = {one.chain_id: one for one in failures}
+        filter = {"chain_id": {"$in": [*failed]}, "done": False}
+        edges = (yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if failed else ()
+        if not edges:
+            return [], set()
+        waiting = {"_id": {"$in": [*{edge["job"] for edge in edges}]}, "state": BLOCKED, "if_failed": {"$ne": None}}
+        documents = yield self.find_jobs(waiting, BRIEF, size=len(edges), alone=False)
+        yield from self._collide(documents)
+        admitted = {document["_id"]: document for document in documents if "blockers_left" in document}
+        blocker = {edge["job"]: failed[edge["chain_id"]] for edge in edges}
+        cancelled = [
+            (decide_blocked(id, blocker[id].id, blocker[id].type, blocker[id].state), document)
+            for id, document in admitted.items()
+            if document["if_failed"] == "cancel"
+        ]
+        running = [id for id, document in admitted.items() if document["if_failed"] == "run"]
+        if not running:
+            return cancelled, set()
+        change = {"$set": {"done": True, "failed": True}}
+        yield Request(self.edges, "update_many", ({**filter, "job": {"$in": running}}, change))
+        fewer = Counter(edge["job"] for edge in edges)
+        left = [(admitted[id], admitted[id]["blockers_left"] - fewer[id]) for id in running]
+        return cancelled, (yield from self.write_left(left, now))
+
+    def _collide(self, documents: Iterable[Document]) -> Operation[None]:
+        """Those that are not admitted yet are seen to then: to write on them is to collide with who is doing that."""
+        arriving = [document["_id"] for document in documents if "blockers_left" not in document]
+        if arriving:
+            yield Request(self.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
 
     def _go_on(self, ended: Iterable[Judged]) -> Operation[set[str]]:
         """The next jobs of their chains; who waits for a chain waits for its next job now."""
@@ -71,10 +111,7 @@ class Entangled(Enqueues, Lanes):
         fewer = Counter(edge["job"] for edge in edges)
         waiting = {"_id": {"$in": [*fewer]}, "state": BLOCKED}
         documents = yield self.find_jobs(waiting, WAITS_BY, size=len(fewer), alone=False)
-        # Those that are not admitted yet are counted then; to write on them is to collide with who is doing that.
-        arriving = [document["_id"] for document in documents if "blockers_left" not in document]
-        if arriving:
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
+        yield from self._collide(documents)
         left = [
             (document, document["blockers_left"] - fewer[document["_id"]])
             for document in documents
@@ -110,6 +147,11 @@ class Entangled(Enqueues, Lanes):
         if writes:
             yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         return queues
+
+
+def failure(settlement: Settlement, document: Document) -> Failure:
+    state = final_state(settlement, document)
+    return Failure(chain_of(document), settlement.id, document.get("type", ""), state)
 
 
 def hangs_on(settlement: Settlement, document: Document) -> bool:

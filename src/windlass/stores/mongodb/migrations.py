@@ -132,6 +132,15 @@ MIGRATIONS = (
             Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
         ),
     ),
+    Migration(
+        2,
+        "0002 who has waited for a chain",
+        2,
+        (
+            # Those that wait no longer as well.
+            Index("edges", "dependents", up("chain_id", "job")),
+        ),
+    ),
 )
 LATEST = MIGRATIONS[-1].version
 

@@ -69,15 +69,14 @@ class Settlements(Entangled, Tallies):
     def write_endings(self, accepted: Iterable[Judged], now: datetime) -> Operation[None]:
         """Write what was judged to be right, and count it."""
         judged = [*accepted]
-        groups, slots = grouped(judged, now)
-        if not groups:
-            return
-        writes = writes_of(groups, now)
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
-        if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
-            raise Transient("a job changed while it was being settled")
-        yield from self.add_tallies({slot: len(ids) for slot, ids in slots.items()})
-        yield from self.end_entangled([one for one in judged if hangs_on(*one)], now)
+        while judged:  # what ends may cancel others, which end the same way
+            groups, slots = grouped(judged, now)
+            writes = writes_of(groups, now)
+            (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+            if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
+                raise Transient("a job changed while it was being settled")
+            yield from self.add_tallies({slot: len(ids) for slot, ids in slots.items()})
+            judged = yield from self.end_entangled([one for one in judged if hangs_on(*one)], now)
 
     # Without one
 

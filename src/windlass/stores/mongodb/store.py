@@ -13,6 +13,7 @@ from .chains import Chains
 from .claim import Claims
 from .connections import MongoConnections, Target
 from .deletion import Deletions
+from .graph import Graph
 from .leases import Leases
 from .migrations import Migrations
 from .presence import Presence
@@ -22,7 +23,9 @@ from .upkeep import Upkeep
 from .wakeup import MongoWakeup
 
 
-class MongoStore(Migrations, Schedules, Admission, Chains, Claims, Leases, Actions, Deletions, Reads, Presence, Upkeep):
+class MongoStore(
+    Migrations, Schedules, Admission, Chains, Claims, Leases, Actions, Deletions, Reads, Graph, Presence, Upkeep
+):
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:

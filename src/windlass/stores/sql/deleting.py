@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from ...lifecycle import RUNNING
 from ...operation import Operation, Row, Statement
 from ..store import Change
+from ..waiting import reached
 from ..wakeup import Hint
 from .entangling import TRIES, Entangling
 
@@ -23,33 +24,48 @@ class Deleting(Entangling):
         """All that is live of these chains."""
         raise NotImplementedError
 
-    def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+    def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
         answers: dict[UUID, Change] = {}
         left = sorted(set(ids))
         for _ in range(TRIES):  # a job can be on its way from history to live, or back
-            answers |= yield from self._delete(left)
+            answers |= yield from self._delete(left, cascade)
             left = [id for id in left if id not in answers]
             if not left:
                 break
         return [answers.get(id) or Change(id, False, None) for id in ids]
 
-    def _delete(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+    def _delete(self, ids: Sequence[UUID], cascade: bool) -> Operation[dict[UUID, Change]]:
         """Answers for those that are there, save those that have moved meanwhile."""
         to_uuid = self.rows.to_uuid
         rows = yield self.statement("find_chains", ids=self.array(ids))
         chain_of = {to_uuid(id): to_uuid(chain) for id, chain in rows}
         gone = {id: Change(id, False, None) for id in ids if id not in chain_of}
-        chains = set(chain_of.values())
+        asked = chains = set(chain_of.values())
+        blockers = (yield from self._blockers_of(asked)) if cascade else {}
+        chains = asked | blockers.keys()
         members = yield self.members(sorted(chains), locked=False)
         lanes = sorted({(tenant, key) for *_, lane, tenant, key in members if lane is not None})
         yield from self.lock_lanes(lanes)
         members = yield self.members(sorted(chains), locked=True)
         refused = yield from self._refused(chains, members)
-        done = yield from self.remove(sorted(chains - refused.keys()))
+        done = yield from self.remove(sorted(reached(asked, blockers, refused.keys())))
         queues = yield from self.promote(lanes)
         yield from self.hint([Hint("ready", queue) for queue in queues])
         stay = {id: _renamed(refused[chain], id) for id, chain in chain_of.items() if chain in refused}
         return gone | stay | {id: change for id, change in done.items() if id in chain_of}
+
+    def _blockers_of(self, chains: Iterable[UUID]) -> Operation[dict[UUID, set[UUID]]]:
+        """What these chains wait or have waited for, and what that has waited for, and so on."""
+        blockers: dict[UUID, set[UUID]] = {chain: set() for chain in chains}
+        left = sorted(blockers)
+        while left:
+            rows = yield self.statement("blockers_of_chains", ids=self.array(left))
+            pairs = [(self.rows.to_uuid(chain), self.rows.to_uuid(awaited)) for chain, awaited in rows]
+            left = sorted({awaited for _, awaited in pairs} - blockers.keys())
+            blockers |= {chain: set() for chain in left}
+            for chain, awaited in pairs:
+                blockers[chain].add(awaited)
+        return blockers
 
     def _refused(self, chains: set[UUID], members: Sequence[Row]) -> Operation[dict[UUID, Change]]:
         """Those that must stay: and with each of them what it waits for."""
@@ -61,7 +77,7 @@ class Deleting(Entangling):
         ended = {chain for chain, *_ in waiting} - states.keys()
         if ended:
             rows = yield self.statement("chain_ends", ids=self.array(sorted(ended)))
-            states |= {to_uuid(chain): state for chain, state, _ in rows}
+            states |= {to_uuid(chain): state for chain, state, *_ in rows}
         while True:
             more = {
                 chain: Change(chain, False, states.get(chain, "failed"), None, f"job {id} ({type}) waits for it")

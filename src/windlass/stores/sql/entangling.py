@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from ...job import Job, NewJob
-from ...lifecycle import COMPLETED, LIVE, PENDING
+from ...lifecycle import CANCELLED, COMPLETED, LIVE, PENDING
 from ...operation import Operation, Statement
-from ...outcome import Settlement
-from ..store import Admitted, Blocker, Enqueued
+from ...outcome import Settlement, decide_blocked
+from ..store import Admitted, Blocker, Enqueued, Failure
 from ..waiting import refuse_taken
 from ..wakeup import Hint
 from .places import Place, Places
@@ -92,6 +92,10 @@ class Entangling(Places):
         queues = yield from self._go_on([one.continues for one in ended if one.continues is not None])
         completed = [one for one in ended if one.state == COMPLETED and one.continues is None]
         queues |= yield from self._unblock([(places[one.id].chain_id, one.output) for one in completed])
+        failures = [_failure(one, places[one.id]) for one in ended if one.state != COMPLETED]
+        cancelled, freed = yield from self._fail_dependents(failures)
+        hints |= {Hint("finished", str(chain)) for chain in cancelled}
+        queues |= freed
         queues |= yield from self.promote(lanes)
         yield from self.hint([*hints, *(Hint("ready", queue) for queue in queues)])
         return refused
@@ -115,6 +119,35 @@ class Entangling(Places):
             return set()
         rows = yield self.of_counts("unblock", fewer)
         return {queue for _, queue, state in rows if state == PENDING}
+
+    def _fail_dependents(self, failures: Sequence[Failure]) -> Operation[tuple[set[UUID], set[str]]]:
+        """What follows for those that wait for these chains: by their `if_failed`, along the whole graph. The chains
+        that were cancelled, and the queues of those that are free."""
+        cancelled: set[UUID] = set()
+        queues: set[str] = set()
+        to_uuid = self.rows.to_uuid
+        while failures:
+            failed = {one.chain_id: one for one in failures}
+            rows = yield self.statement("failed_dependents", chains=self.array(sorted(failed)))
+            waiting = [(to_uuid(id), to_uuid(chain), to_uuid(own), *rest) for id, chain, own, *rest in rows]
+            running = sorted({id for id, *_, then in waiting if then == "run"})
+            if running:
+                rows = yield self.statement("mark_failed", chains=self.array(sorted(failed)), ids=self.array(running))
+                rows = yield self.of_counts("unblock", Counter(to_uuid(row[0]) for row in rows))
+                queues |= {queue for _, queue, state in rows if state == PENDING}
+            ending = {
+                id: (decide_blocked(id, failed[chain].id, failed[chain].type, failed[chain].state), own, type)
+                for id, chain, own, type, then in waiting
+                if then == "cancel"
+            }
+            refused = (
+                (yield from self.finish([one for one, *_ in ending.values()], alone=False, plain=False))
+                if ending
+                else set()
+            )
+            failures = [Failure(own, id, type, CANCELLED) for id, (_, own, type) in ending.items() if id not in refused]
+            cancelled |= {one.chain_id for one in failures}
+        return cancelled, queues
 
     def promote(self, lanes: Sequence[Lane]) -> Operation[set[str]]:
         """Where nobody is at the head of a lane, whoever has waited longest is now."""
@@ -148,16 +181,19 @@ class Entangling(Places):
         if not taken:
             return set()
         rows = yield self.statement("awaited_chains", ids=self.array(taken))
-        completed = yield from self._link({self.rows.to_uuid(row[0]) for row in rows})
+        completed, failures = yield from self._link({self.rows.to_uuid(row[0]) for row in rows})
         if completed:
             yield self.of_ends(completed, taken)
         rows = yield self.statement("count_blockers", ids=self.array(taken))
-        return {queue for _, queue, state in rows if state == PENDING}
+        cancelled, freed = yield from self._fail_dependents(failures)
+        yield from self.hint([Hint("finished", str(chain)) for chain in cancelled])
+        return {queue for _, queue, state in rows if state == PENDING} | freed
 
-    def _link(self, chains: Iterable[UUID]) -> Operation[list[tuple[UUID, str | None]]]:
-        """Mark what is live of these chains; those that have completed, with their outputs. What is neither live nor
-        in history after a few looks was deleted, or never kept."""
-        completed = []
+    def _link(self, chains: Iterable[UUID]) -> Operation[tuple[list[tuple[UUID, str | None]], list[Failure]]]:
+        """Mark what is live of these chains; those that have completed, with their outputs, and those that have failed.
+        What is neither live nor in history after a few looks was deleted, or never kept."""
+        completed: list[tuple[UUID, str | None]] = []
+        failures: list[Failure] = []
         left = sorted(chains)
         for _ in range(TRIES):
             rows = yield self.statement("link", ids=self.array(left))
@@ -167,7 +203,12 @@ class Entangling(Places):
                 break
             yield from self.hold_ends(left)
             rows = yield self.statement("chain_ends", ids=self.array(left))
-            ended = {self.rows.to_uuid(chain): (state, output) for chain, state, output in rows}
+            ended = {self.rows.to_uuid(chain): (state, output) for chain, state, output, *_ in rows}
+            failures += [
+                Failure(self.rows.to_uuid(chain), self.rows.to_uuid(id), type, state)
+                for chain, state, _, id, type in rows
+                if state != COMPLETED
+            ]
             completed += [
                 (chain, output)
                 for chain, (state, output) in ended.items()
@@ -176,7 +217,7 @@ class Entangling(Places):
             left = [chain for chain in left if chain not in ended]
             if not left:
                 break
-        return completed
+        return completed, failures
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         yield self.statement("link", alone=True, ids=self.array(sorted(chains)))
@@ -197,9 +238,13 @@ class Entangling(Places):
         rows = yield self.statement("blockers", alone=True, ids=self.array(ids))
         found: dict[UUID, list[Blocker]] = {}
         to_uuid = self.rows.to_uuid
-        for job, chain, done, output in rows:
-            found.setdefault(to_uuid(job), []).append(Blocker(to_uuid(chain), bool(done), output))
+        for job, chain, done, output, failed, trace in rows:
+            found.setdefault(to_uuid(job), []).append(Blocker(to_uuid(chain), bool(done), output, bool(failed), trace))
         return found
+
+
+def _failure(settlement: Settlement, place: Place) -> Failure:
+    return Failure(place.chain_id, settlement.id, place.type, settlement.state)
 
 
 def _is_held(settlement: Settlement, place: Place | None) -> bool:

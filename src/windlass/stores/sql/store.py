@@ -23,10 +23,10 @@ from ..store import Change, ClaimRequest, Counts, Tally
 from ..wakeup import Hint
 from .deleting import Deleting
 from .enqueueing import Enqueueing
+from .graph import GraphReading
 from .places import Place
 from .presence import Presence
 from .query import Library, Query, migrations
-from .reading import Reading
 from .rows import COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
 from .schedules import SCHEDULE_COLUMNS, Schedules
 from .settling import Settling
@@ -36,7 +36,7 @@ PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # nobody hangs on it
 STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
 
 
-class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
+class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules):
     """The operations of `windlass.stores.store.Store` in SQL."""
 
     package: ClassVar[str]

@@ -35,3 +35,11 @@ DROP INDEX "{schema}"."{prefix}jobs_unique";
 CREATE UNIQUE INDEX {prefix}jobs_unique ON {jobs} (tenant, unique_key, unique_scope) WHERE unique_held;
 
 ALTER TABLE {keys} DROP CONSTRAINT "{prefix}keys_pkey", ADD PRIMARY KEY (tenant, key, scope);
+
+-- Who waits for a chain, and who has waited for it: to mark an edge as done leaves its index alone.
+DROP INDEX "{schema}"."{prefix}edges_chain";
+
+CREATE INDEX {prefix}edges_chain ON {edges} (chain_id, job_id);
+
+-- Chains that ended badly, by their first jobs: only what ended badly pays for it.
+CREATE INDEX {prefix}history_ends ON {history} (state, chain_id) WHERE state <> 'completed';

@@ -1,5 +1,5 @@
 -- How each chain ended: its last job; none where something of it is live.
-SELECT DISTINCT ON (chain_id) chain_id, state::text, output FROM {history} AS h WHERE id IN (
+SELECT DISTINCT ON (chain_id) chain_id, state::text, output, id, type FROM {history} AS h WHERE id IN (
     SELECT unnest(:ids::uuid[])
     UNION ALL
     SELECT id FROM {history} WHERE chain_id = ANY(:ids::uuid[]) AND chain_index > 0)

@@ -50,3 +50,11 @@ DROP TABLE {prefix}keys_before;
 CREATE INDEX {prefix}keys_job ON {keys} (job_id);
 
 CREATE INDEX {prefix}keys_end ON {keys} (ends_at) WHERE ends_at IS NOT NULL;
+
+-- Who waits for a chain, and who has waited for it: to mark an edge as done leaves its index alone.
+DROP INDEX {prefix}edges_chain;
+
+CREATE INDEX {prefix}edges_chain ON {edges} (chain_id, job_id);
+
+-- Chains that ended badly, by their first jobs: only what ended badly pays for it.
+CREATE INDEX {prefix}history_ends ON {history} (state, chain_id) WHERE state <> 'completed';
