@@ -21,6 +21,7 @@ from .hand_over import HandingOver
 from .kept_keys import KeptKeys
 from .migrate import Migrating
 from .moments import PastMoments
+from .options import GivenOptions
 from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
 from .payload import Names, Payloads
@@ -70,6 +71,7 @@ class Conformance:
     TestOrder = Order
     TestClaims = Claims
     TestPolicies = Policies
+    TestGivenOptions = GivenOptions
     TestBounds = Bounds
     TestPrefetching = Prefetching
 
