@@ -361,7 +361,7 @@ class Windlass(Sending, Awaiting, Explaining, Graph, Scheduling):
 
     def _encode_output(self, job: Job, output: Any) -> str:
         task = self.tasks.get(job.type)
-        return codec.encode(output, self.max_payload) if task is None else task.signature.encode_result(output)
+        return codec.encode(output, self.max_payload) if task is None else task.signature.encode_output(output)
 
     def bind(self, job: Job, *, created: bool = True) -> Job:
         """The job with its methods."""

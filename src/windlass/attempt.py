@@ -169,6 +169,10 @@ class Attempt:
             return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
 
+    def done(self) -> Settlement:
+        """Done, and nothing was said of what came of it."""
+        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output="null")
+
     def transaction(self) -> Block:
         """`async with attempt.transaction() as connection:` (`with` in a sync handler): what is written there and the
         completion commit together, or neither does. `complete` in it says what comes of the job."""
@@ -255,7 +259,7 @@ class Attempt:
     def _encode(self, output: Any) -> str:
         task = self.app.tasks.get(self.job.type)
         if task is not None:
-            return task.signature.encode_result(output)
+            return task.signature.encode_output(output)
         return codec.encode(output, self.app.max_payload)
 
     def _settle(self, settlement: Settlement) -> Operation[None]:

@@ -48,8 +48,8 @@ class Block:
         self._value = value
 
     def _settlement(self) -> Settlement:
-        value = None if self._value is NOTHING else self._value
-        return self.attempt.with_notes(self.attempt.completion(value))
+        ended = self.attempt.done() if self._value is NOTHING else self.attempt.completion(self._value)
+        return self.attempt.with_notes(ended)
 
     def _open(self) -> None:
         """From here on renewals wait; the block then waits for the one that is under way: in MongoDB a transaction and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -15,11 +15,13 @@ from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .job import IfFailed, Job, NewJob
 from .lifecycle import BLOCKED
-from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
+from .policy import DEFAULT, UNSET, Policy, Unset, attempts_option, keep_option, partial_json, seconds_option
 from .unique import Unique, as_unique
 
 NAME_LIMIT = 200  # characters of a queue's, a type's or a tenant's name
 KEY_LIMIT = 500
+
+Columns: TypeAlias = tuple[int | None, float | None, int | None, str | None]  # a policy, as a row has it
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             redact=task.redact,
         )
 
+    def given_columns(self) -> Columns:
+        """Of a job whose task is not known here: what was given, and nothing else. The worker that claims it knows the
+        rest."""
+        if not self.overrides_policy():
+            return None, None, None, None
+        chosen, details = self.policy(DEFAULT), {}
+        if not isinstance(self.backoff, Unset):
+            details["backoff"] = chosen.details()["backoff"]
+        if not isinstance(self.timeout, Unset):
+            details["timeout"] = chosen.timeout_seconds
+        return (
+            None if isinstance(self.max_attempts, Unset) else chosen.max_attempts,
+            None if isinstance(self.lease, Unset) else chosen.lease_seconds,
+            None if isinstance(self.keep, Unset) else chosen.keep_seconds,
+            partial_json(details),
+        )
+
 
 NO_OPTIONS = Options()
 
@@ -84,7 +103,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     def new_job(self, make_id: Callable[[], UUID]) -> NewJob:
         options = self.options
         if options is NO_OPTIONS:
-            columns = _policy_columns(self.policy) if self.policy is not None else (None, None, None, None)
+            columns: Columns = _policy_columns(self.policy) if self.policy is not None else (None, None, None, None)
             return NewJob(
                 id=make_id(), type=self.type, queue=self.queue, input=self.input, rank=-self.priority,
                 max_attempts=columns[0], lease_seconds=columns[1], keep_seconds=columns[2], policy=columns[3],
@@ -97,9 +116,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             input=self.input,
             rank=-(self.priority if isinstance(options.priority, Unset) else check_priority(options.priority)),
         )
-        if self.policy is not None:
-            columns = _policy_columns(options.policy(self.policy))
-            job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy = columns
+        columns = _policy_columns(options.policy(self.policy)) if self.policy is not None else options.given_columns()
+        job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy = columns
         _apply(options, job)
         return job
 

@@ -213,7 +213,7 @@ def _simplifier(kind: Any) -> Callable[[Any], Any]:
     for base, simplify in _SIMPLER.items():
         if issubclass(kind, base):
             return simplify
-    if _is_model(kind):
+    if is_model(kind):
         return _dump_model
     if issubclass(kind, msgspec.Struct):
         return _struct_fields
@@ -236,7 +236,7 @@ def without_unset(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in fields if value is not UNSET}
 
 
-def _is_model(kind: Any) -> bool:
+def is_model(kind: Any) -> bool:
     """Whether it is a pydantic class. Not imported here: whoever has such a class has imported pydantic."""
     base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
@@ -254,7 +254,7 @@ def _dump_model(model: Any) -> Any:
 
 def load_special(kind: Any, value: Any) -> Any:
     """For types that msgspec does not know; it turns these errors into its own, with a path."""
-    if not _is_model(kind):
+    if not is_model(kind):
         raise TypeError(f"{kind!r} cannot be read from JSON")
     try:
         return kind.model_validate_json(msgspec.json.encode(value), by_alias=True, by_name=True)

@@ -71,7 +71,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     A job with `blockers` (ids of jobs whose chains it waits for) goes in as blocked.
     A `run_at` that has gone by means now, unless it is the tick of a schedule (`of_tick`): that is when it was due.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
-    columns are None where the enqueuer does not know the task: the claim resolves them.
+    columns are None where the enqueuer does not know the task, or partial (`policy.PARTIAL`): the claim resolves them.
     """
 
     id: UUID
@@ -134,7 +134,7 @@ def _decode(text: str | None, kind: type[T]) -> T | None:
 
 @lru_cache(maxsize=1024)
 def read_policy(
-    max_attempts: int, lease_seconds: float | None, keep_seconds: int | None, details: str | None
+    max_attempts: int | None, lease_seconds: float | None, keep_seconds: int | None, details: str | None
 ) -> Policy:
     return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
 
@@ -189,8 +189,9 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def policy(self) -> Policy | None:
-        """None where nobody has said anything yet: it was enqueued by name alone, and not claimed."""
-        if self.max_attempts_raw is None:
+        """None where nobody has said anything yet: it was enqueued by name alone, and not claimed. What was not said
+        where something was is the default's."""
+        if self.max_attempts_raw is None and self.policy_json is None:
             return None
         return read_policy(self.max_attempts_raw, self.lease_seconds_raw, self.keep_seconds_raw, self.policy_json)
 
@@ -262,8 +263,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def max_attempts(self) -> int | None:
-        """None: as often as it takes."""
-        return (self.policy.max_attempts or None) if self.policy else None
+        """None: as often as it takes; or nobody has said so yet."""
+        return self.max_attempts_raw or None
 
     @property
     def finished(self) -> bool:

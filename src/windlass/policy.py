@@ -78,6 +78,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT = Policy()
 
+# How the details begin of a job whose enqueuer gave some options and did not know its task: what they leave out, and
+# what the other columns leave out, is the task's. The first claim fills it in.
+PARTIAL = '{"partial":1'
+
+
+def partial_json(given: dict[str, Any]) -> str:
+    return msgspec.json.encode({"partial": 1} | given).decode()
+
+
+def is_partial(details: object) -> bool:
+    return isinstance(details, str) and details.startswith(PARTIAL)
+
+
+def filled_in(details: str, of_task: str | None) -> str:
+    """What was given, and of the task's what was not."""
+    merged: dict[str, Any] = msgspec.json.decode(of_task or "{}") | msgspec.json.decode(details)
+    del merged["partial"]
+    return msgspec.json.encode(merged).decode()
+
 
 def kept_seconds(keep_seconds: int, state: State) -> int:
     """How long a job that ended so stays in history."""

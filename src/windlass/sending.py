@@ -14,7 +14,6 @@ from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
 from .logs import Log
 from .operation import Interrupted, Operation
-from .policy import Policy
 from .stores.store import Admitted, Enqueued, Store
 from .stores.wakeup import Hint
 
@@ -139,8 +138,7 @@ class Sending:
         if not isinstance(given, Mapping):
             raise InvalidInput(f"{type}: the input is an object of arguments by name")
         encoded = codec.encode(dict(given), self.max_payload)
-        policy = Policy() if chosen.overrides_policy() else None
-        return Call(type=type, input=encoded, policy=policy, options=chosen)
+        return Call(type=type, input=encoded, options=chosen)
 
     def enqueue(
         self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, strict: bool = False,

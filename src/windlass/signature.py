@@ -22,6 +22,7 @@ from .codec import (
     UNSUPPORTED,
     decode,
     encode_readable,
+    is_model,
     load_special,
     reason,
 )
@@ -102,15 +103,35 @@ class Signature:
             raise InvalidInput(f"{self.name}: {error}") from None
 
     def encode_result(self, value: object) -> str:
-        """The type is not enforced: work that is done must not be done again because an annotation is wrong."""
-        if value is None:
+        """What was returned, checked by the return annotation as arguments are by theirs. None, Any, and what cannot be
+        read from JSON at all is not checked."""
+        kind = self._result_type
+        if value is None and kind in _NOTHING:
             return "null"
         try:
-            if self._result_is_plain:
+            if kind is Any or (type(value) is kind and kind in _SIMPLE):
                 return encode_readable(value, self.limit)
-            return encode_readable(value, self.limit, self.decode_result, careful=True)
+            return encode_readable(value, self.limit, self._read_result, careful=not self._result_is_plain)
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: result: {error}") from None
+
+    def encode_output(self, value: object) -> str:
+        """The same for what a caller completes the job with: `-> None` says of a handler that it returns nothing, and
+        of what it, or a webhook, completes its job with nothing either."""
+        if self._result_type is not types.NoneType:
+            return self.encode_result(value)
+        try:
+            return encode_readable(value, self.limit)
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.name}: result: {error}") from None
+
+    def _read_result(self, text: bytes) -> Any:
+        try:
+            return self._result_reader.decode(text)
+        except UNREADABLE as error:
+            raise InvalidInput(reason(error)) from None
+        except NotReadable:
+            return decode(text)
 
     def decode_result(self, text: str | bytes) -> Any:
         """As the return annotation says, or as plain JSON where the two do not agree."""
@@ -235,6 +256,10 @@ class Signature:
         return msgspec.json.Decoder(msgspec.defstruct("Arguments", kinds, kw_only=True, rename=fields))
 
     @cached_property
+    def _result_reader(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(self._result_type, dec_hook=_load_result)
+
+    @cached_property
     def _result_is_plain(self) -> bool:
         return _is_plain(self._result_type)
 
@@ -257,7 +282,18 @@ class Signature:
         return msgspec.json.Decoder(arguments, dec_hook=load_special)
 
 
+class NotReadable(Exception):
+    """A class that nothing can be read into from JSON: an annotation that names one says nothing of results."""
+
+
+def _load_result(kind: Any, value: Any) -> Any:
+    if not is_model(kind):
+        raise NotReadable
+    return load_special(kind, value)
+
+
 _encode = msgspec.json.Encoder().encode
+_NOTHING = (Any, types.NoneType)
 _SIMPLE = frozenset((int, str, float, bool))
 _BOUNDED: dict[Any, Any] = {int: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]}
 _PLAIN = (int, str, float, bool, types.NoneType, Any, object, UUID, date, list, dict)

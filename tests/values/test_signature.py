@@ -416,9 +416,10 @@ def result_of(annotation: Any, value: object) -> Any:
         (NoReturn, 1, 1),
         (subprocess.Popen, 1, 1),
         (str | datetime, "a", "a"),
-        (int, "not an int", "not an int"),
-        (Point, {"z": 1}, {"z": 1}),
-        (None, 7, 7),
+        (float, 1, 1.0),
+        (int | None, None, None),
+        (object, {"a": 1}, {"a": 1}),
+        (list[subprocess.Popen], [1], [1]),
         ("Point", Point(1), Point(1)),
         ("Nowhere", Point(1), {"x": 1, "y": 0}),
     ],
@@ -434,5 +435,30 @@ def test_junk_in_a_result_is_refused_by_name():
         result_of(Any, b"a")
     with pytest.raises(InvalidInput, match="bytes come back"):
         result_of(str, b"a")
-    with pytest.raises(InvalidInput, match="bytes come back"):
+    with pytest.raises(InvalidInput, match="Expected `object`"):
         result_of(Point, b"a")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "reason"),
+    [
+        (int, "text", "Expected `int`, got `str`"),
+        (int, None, "Expected `int`, got `null`"),
+        (int, True, "Expected `int`, got `bool`"),
+        (int, 1.5, "Expected `int`, got `float`"),
+        (None, 7, "Expected `null`, got `int`"),
+        (Point, {"z": 1}, "missing required field `x`"),
+        (list[int], [1, "2"], r"\[1\]: Expected `int`, got `str`"),
+        (dict[str, Point], {"a": {"x": "1"}}, "Expected `int`, got `str`"),
+        (Literal["a", "b"], "c", "Invalid enum value"),
+        (User, {"id": "x"}, "User: id"),
+        (Annotated[int, msgspec.Meta(gt=0)], 0, ">= 1"),
+        (Point | Continue, "text", "Expected `object`"),
+        (int | Continue, "text", "Expected `int`"),
+        (Coroutine[Any, Any, int], "text", "Expected `int`"),
+        ("Point", 1, "Expected `object`"),
+    ],
+)
+def test_a_result_that_is_not_what_the_annotation_says_is_refused(annotation, value, reason):
+    with pytest.raises(InvalidInput, match=f"task: result: .*{reason}"):
+        result_of(annotation, value)

@@ -57,7 +57,7 @@ def list_(target: str | None, url: str | None, as_json: bool, type_: str | None,
 
 def _attempts(job: Job) -> str:
     """How many of how many; the worker that claims it first knows the second, where it was enqueued by name."""
-    return f"{job.attempt}/{'?' if job.policy is None else job.max_attempts or '∞'}"
+    return f"{job.attempt}/{'?' if job.max_attempts_raw is None else job.max_attempts or '∞'}"
 
 
 @jobs.command()

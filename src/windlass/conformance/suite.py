@@ -23,6 +23,7 @@ from .if_failed import FailingBlockers
 from .kept_keys import KeptKeys
 from .migrate import Migrating
 from .moments import PastMoments
+from .options import GivenOptions
 from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
 from .payload import Names, Payloads
@@ -72,6 +73,7 @@ class Conformance:
     TestOrder = Order
     TestClaims = Claims
     TestPolicies = Policies
+    TestGivenOptions = GivenOptions
     TestBounds = Bounds
     TestPrefetching = Prefetching
 

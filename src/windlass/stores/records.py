@@ -11,7 +11,7 @@ import msgspec
 
 from ..job import Job, NewJob
 from ..lifecycle import CANCELLED, FAILED, STATES, State
-from ..policy import Policy
+from ..policy import Policy, is_partial
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def may_be_handed_over(job: NewJob) -> bool:
     """Whether whoever completes the one before it may have it at once."""
     waits = job.run_at or job.delay_seconds or job.order_key or job.blockers
     plain = job.unique_key is None and job.expires_at is None and job.expires_seconds is None
-    return plain and not waits and job.lease_seconds is not None
+    return plain and not waits and job.lease_seconds is not None and not is_partial(job.policy)
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -100,7 +100,7 @@ class Executor:
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
                 value = await (call if timeout is None else _within(timeout, attempt, call))
-                result = attempt.completion(value) if type(value) is Continue else task.signature.encode_result(value)
+                result = _written(attempt, task, value)
             except BlockConflict as error:
                 conflicts += 1
                 if conflicts < BLOCK_TRIES and not attempt.interrupted:
@@ -166,6 +166,15 @@ def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
         return task.signature.decode_arguments(job.input_json)
     except InvalidInput as error:
         raise Snooze(f"this version cannot read the payload: {error}", after=UNREADABLE_SECONDS) from error
+
+
+def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement | str:
+    """What was returned, as it is stored. Of one that has settled its job itself nothing more is expected."""
+    if type(value) is Continue:
+        return attempt.completion(value)
+    if value is None and attempt.recorded is not None:
+        return "null"
+    return task.signature.encode_result(value)
 
 
 def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:

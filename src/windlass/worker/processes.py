@@ -68,6 +68,9 @@ class ChildProcesses:
         self._idle.append(child)
         if kind == "continue":
             return Continue(value)
+        if kind == "settled":
+            attempt.recorded = value
+            return None
         if kind != "done":
             raise _raised(kind, value)
         return task.signature.decode_result(value)
@@ -166,6 +169,8 @@ def _call(task: Task[..., Any], attempt: Attempt) -> tuple[str, Any]:
     value = asyncio.run(result) if inspect.iscoroutine(result) else result
     if isinstance(value, Continue):
         return "continue", value.call
+    if value is None and attempt.recorded is not None:
+        return "settled", attempt.recorded
     return "done", task.signature.encode_result(value)
 
 

@@ -13,6 +13,7 @@ from pymongo import UpdateOne
 from ...lifecycle import BLOCKED, CANCELLED, PENDING, RUNNING, Event, State, allows
 from ...operation import Operation, Request
 from ...outcome import Settlement
+from ...policy import KEEP_SECONDS
 from ..store import Change
 from .documents import Document, run_at_of, to_line
 from .settle import Settlements
@@ -142,6 +143,8 @@ def brought_back(document: Document, now: datetime, done: bool | None) -> Docume
     blocked = done is False
     changes: dict[str, Any] = {"state": BLOCKED if blocked else PENDING, "attempt": 0, "run_at": now}
     update: Document = {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}
+    if document.get("keep_seconds") == KEEP_SECONDS:  # of which nothing was said: whoever claims it may know
+        update["$unset"]["keep_seconds"] = ""
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
     if done:

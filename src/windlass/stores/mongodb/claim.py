@@ -19,7 +19,7 @@ from ...errors import StoreUnavailable
 from ...job import Job
 from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
-from ...policy import UNLIMITED, Policy
+from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
 from .base import Base
 from .documents import Document, round_up, to_job, to_key
@@ -117,18 +117,22 @@ class Kind(NamedTuple):
     lease_seconds: float | None
     type: str | None
     missing: tuple[str, ...]
+    partial: str | None
     frees_key: bool
     expires: bool
 
 
 def kind_of(document: Document) -> Kind:
     get = document.get
-    missing = tuple(name for name in POLICY_FIELDS if get(name) is None) if get("lease_seconds") is None else ()
+    partial = details if is_partial(details := get("policy")) else None
+    known = get("lease_seconds") is not None and partial is None
+    missing = () if known else tuple(name for name in POLICY_FIELDS if get(name) is None)
     return Kind(
         get("revision"),
         get("lease_seconds"),
-        document["type"] if missing else None,
+        None if known else document["type"],
         missing,
+        partial,
         get("unique_until") == "claimed",
         "expires_at" in document,
     )
@@ -146,6 +150,8 @@ def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
         "claimed_at": now,
         "leased_until": round_up(now + timedelta(seconds=seconds)),
     }
+    if kind.partial is not None:
+        changes["policy"] = filled_in(kind.partial, policy.details_json())
     if kind.frees_key:
         changes["unique_held"] = False
     return changes

@@ -17,7 +17,7 @@ from ...job import NewJob
 from ...lifecycle import COMPLETED, PENDING
 from ...operation import Copy, Operation, Statement
 from ...outcome import Settlement
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS
+from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
@@ -139,6 +139,8 @@ class PostgresStore(SqlStore):
         return names | {
             "schema": self.schema,
             "prefix": self.prefix,
+            "partial": PARTIAL,
+            "keep_default": str(KEEP_SECONDS),
             "channel": self.channel,
             "now": f"(now() + interval '{offset} microseconds')" if offset else "now()",
             "keep": f"coalesce(j.keep_seconds, {DEFAULT.keep_seconds})",

@@ -15,7 +15,7 @@ from ...clock import Clock
 from ...lifecycle import PENDING
 from ...operation import Operation, Rows, Statement
 from ...outcome import Settlement
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS
+from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import SQLITE_ROWS, RowReader
@@ -54,6 +54,8 @@ class SqliteStore(SqlStore):
         return names | {
             "prefix": self.prefix,
             "state": "text",
+            "partial": PARTIAL,
+            "keep_default": str(KEEP_SECONDS),
             "uuid": "text",
             "moment": "integer",
             "read_chain_id": "nullif(chain_id, id)",

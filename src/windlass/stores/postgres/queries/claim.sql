@@ -17,8 +17,12 @@ WITH claimed AS (
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'max_attempts')::integer),
         keep_seconds = coalesce(j.keep_seconds,
             (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'keep_seconds')::integer),
-        policy = CASE WHEN j.lease_seconds IS NULL
-            THEN coalesce(j.policy, coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details')
+        policy = CASE
+            WHEN j.policy IS NULL THEN CASE WHEN j.lease_seconds IS NULL
+                THEN coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details' END
+            WHEN starts_with(j.policy, '{partial}') THEN ((coalesce((coalesce(
+                :policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details')::jsonb, '{}')
+                || j.policy::jsonb) - 'partial')::text
             ELSE j.policy END,
         unique_held = j.unique_held AND j.unique_until <> 'claimed'
     WHERE j.ctid = ANY(ARRAY(

@@ -9,7 +9,12 @@ UPDATE {jobs} AS j SET
     lease_seconds = coalesce(lease_seconds, {policy} '$.lease_seconds')),
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
     keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
-    policy = iif(lease_seconds IS NULL, coalesce(policy, {policy} '$.details')), policy),
+    policy = CASE
+        WHEN policy IS NULL THEN iif(lease_seconds IS NULL, {policy} '$.details'), NULL)
+        WHEN substr(policy, 1, length('{partial}')) = '{partial}' THEN json_remove(json_patch(
+            json_remove(coalesce({policy} '$.details'), '{}'), iif(json_type(policy, '$.backoff') IS NULL, '$.none', '$.backoff')),
+            policy), '$.partial')
+        ELSE policy END,
     unique_held = unique_held AND unique_until <> 'claimed'
 WHERE rowid IN (
     SELECT place FROM (
