@@ -10,6 +10,7 @@ from .app import Windlass
 from .attempt import Attempt, current_attempt
 from .backoff import Exponential, Fixed, Polynomial
 from .call import Call
+from .defaults import Defaults
 from .errors import (
     Conflict,
     InvalidInput,
@@ -28,6 +29,7 @@ from .job import Job, JobError
 from .outcome import Cancel, Continue, Fail, Retry, Snooze
 from .schedule import Schedule
 from .task import Task
+from .tasks import Tasks
 from .unique import Unique
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ __all__ = [
     "Cancel",
     "Conflict",
     "Continue",
+    "Defaults",
     "Exponential",
     "Fail",
     "Fixed",
@@ -71,6 +74,7 @@ __all__ = [
     "Snooze",
     "StoreUnavailable",
     "Task",
+    "Tasks",
     "Unique",
     "UnknownTask",
     "Windlass",

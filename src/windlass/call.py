@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic
 from uuid import UUID
 
 import msgspec
@@ -13,6 +13,7 @@ from . import codec
 from .backoff import Backoff, as_backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
+from .generics import R_co
 from .job import Job, NewJob
 from .lifecycle import BLOCKED
 from .policy import UNSET, Policy, Unset, attempts_option, keep_option, seconds_option
@@ -70,8 +71,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 NO_OPTIONS = Options()
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a task, its arguments encoded. Enqueued twice, it is two jobs."""
+class Call(msgspec.Struct, Generic[R_co], frozen=True, kw_only=True):
+    """One call of a task, its arguments encoded. Enqueued twice, it is two jobs. `Call[R]`: its handler returns R."""
 
     type: str
     input: str

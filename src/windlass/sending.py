@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .task import Task
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 ADMITTED_AT_ONCE = 500
 
@@ -77,7 +78,7 @@ class Sending:
             self.store.wakeup.send(_ready_hints(done))
         return [self.bind(one.job, created=one.created) for one in done]
 
-    def enqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
         jobs = self._new_jobs(calls)
         if not jobs:
@@ -95,7 +96,7 @@ class Sending:
                 pass
         return self._added(done, hint=True)
 
-    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
@@ -123,7 +124,7 @@ class Sending:
         task = self.tasks.get(check_name("type", type))
         given = {} if input is None else input
         if task is not None:
-            return task.call_object(given, chosen)
+            return task.call_object(given, chosen, options.keys())
         if not isinstance(given, Mapping):
             raise InvalidInput(f"{type}: the input is an object of arguments by name")
         encoded = codec.encode(dict(given), self.max_payload)
