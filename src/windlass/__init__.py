@@ -9,6 +9,7 @@ from .app import Windlass
 from .attempt import Attempt, current_attempt
 from .backoff import Exponential, Fixed, Polynomial
 from .call import Call
+from .defaults import Defaults
 from .errors import (
     Conflict,
     InvalidInput,
@@ -29,6 +30,7 @@ from .outcome import Cancel, Continue, Fail, Retry, Snooze
 from .reading import Page
 from .schedule import Schedule
 from .task import Task
+from .tasks import Tasks
 from .unique import Unique
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ __all__ = [
     "ChainPage",
     "Conflict",
     "Continue",
+    "Defaults",
     "Exponential",
     "Fail",
     "Fixed",
@@ -75,6 +78,7 @@ __all__ = [
     "Snooze",
     "StoreUnavailable",
     "Task",
+    "Tasks",
     "Unique",
     "UnknownTask",
     "Windlass",

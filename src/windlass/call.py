@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, get_args
+from typing import Any, Generic, TypeAlias, get_args
 from uuid import UUID
 
 import msgspec
@@ -13,6 +13,7 @@ from . import codec
 from .backoff import Backoff, as_backoff
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
+from .generics import R_co
 from .job import IfFailed, Job, NewJob
 from .lifecycle import BLOCKED
 from .policy import DEFAULT, UNSET, Policy, Unset, attempts_option, keep_option, partial_json, seconds_option
@@ -90,8 +91,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 NO_OPTIONS = Options()
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a task, its arguments encoded. Enqueued twice, it is two jobs."""
+class Call(msgspec.Struct, Generic[R_co], frozen=True, kw_only=True):
+    """One call of a task, its arguments encoded. Enqueued twice, it is two jobs. `Call[R]`: its handler returns R."""
 
     type: str
     input: str

@@ -21,8 +21,10 @@ class DetachedAttempt(Attempt):
 
     __slots__ = ("_of",)
 
-    def __init__(self, app: Windlass, task: str) -> None:
-        self.app, self._of = app, task
+    def __init__(self, app: Windlass | None, task: str) -> None:
+        self._of = task
+        if app is not None:
+            self.app = app
         self._notes = Notes()
         self.cancel_requested = self.settled = False
         self.stop = self.why = self.task = self.interrupter = None
@@ -30,8 +32,8 @@ class DetachedAttempt(Attempt):
         self.waited_for = ()
 
     def __getattr__(self, name: str) -> Any:
-        """`job` and `token`, which it does not have."""
-        if name in ("job", "token"):
+        """`job` and `token`, which it does not have; nor an `app`, if its task belongs to none yet."""
+        if name in ("job", "token", "app"):
             self._refuse(name)
         raise AttributeError(name)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 import msgspec
@@ -16,11 +16,13 @@ import msgspec
 from .clock import from_microseconds, to_microseconds
 from .duration import Duration
 from .errors import WindlassError
+from .generics import R_co, X
 from .lifecycle import COMPLETED, FINISHED, PENDING, State
 from .policy import Policy
 
 if TYPE_CHECKING:
     from .app import Windlass
+    from .outcome import Continue
 
 ERROR_LIMIT = 10_000  # characters of a message or a traceback that are kept
 ATTEMPTS_KEPT = 10
@@ -139,8 +141,8 @@ def read_policy(
     return Policy.from_columns(max_attempts, lease_seconds, keep_seconds, details)
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
-    """A job as it was when it was read.
+class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
+    """A job as it was when it was read. `Job[R]` is one whose handler returns R, as far as a type checker can know.
 
     It is made of a row as it comes: the fields stand in the order of the columns, and what has to be decoded is
     decoded when someone asks. A worker seldom does.
@@ -290,36 +292,51 @@ class Job(msgspec.Struct, frozen=True, gc=False):
             raise WindlassError("this job was read without an app, so it can only be looked at")
         return self._app  # type: ignore[no-any-return]
 
-    def refresh(self) -> Job:
+    def refresh(self) -> Job[R_co]:
         """The job as it is now; `JobNotFound` where it is gone."""
         return self.app.require(self.id)
 
-    async def arefresh(self) -> Job:
+    async def arefresh(self) -> Job[R_co]:
         return await self.app.arequire(self.id)
 
+    # The result of a chain is what its last job returns: `Continue[str] | str` ends in a str. A handler that returns
+    # None may have completed with something else, or gone on with another task, in its transaction.
+
+    @overload
+    def result(self: Job[None], timeout: Duration | None = None) -> Any: ...
+    @overload
+    def result(self: Job[Continue[X]], timeout: Duration | None = None) -> X: ...
+    @overload
+    def result(self: Job[X | Continue[X]], timeout: Duration | None = None) -> X: ...
     def result(self, timeout: Duration | None = None) -> Any:
         """Wait until it is finished and give back what it returned."""
         return self.app.result(self, timeout)
 
+    @overload
+    async def aresult(self: Job[None], timeout: Duration | None = None) -> Any: ...
+    @overload
+    async def aresult(self: Job[Continue[X]], timeout: Duration | None = None) -> X: ...
+    @overload
+    async def aresult(self: Job[X | Continue[X]], timeout: Duration | None = None) -> X: ...
     async def aresult(self, timeout: Duration | None = None) -> Any:
         return await self.app.aresult(self, timeout)
 
-    def cancel(self) -> Job:
+    def cancel(self) -> Job[R_co]:
         return self.app.cancel(self.id)
 
-    async def acancel(self) -> Job:
+    async def acancel(self) -> Job[R_co]:
         return await self.app.acancel(self.id)
 
-    def retry(self) -> Job:
+    def retry(self) -> Job[R_co]:
         return self.app.retry(self.id)
 
-    async def aretry(self) -> Job:
+    async def aretry(self) -> Job[R_co]:
         return await self.app.aretry(self.id)
 
-    def run_now(self) -> Job:
+    def run_now(self) -> Job[R_co]:
         return self.app.run_now(self.id)
 
-    async def arun_now(self) -> Job:
+    async def arun_now(self) -> Job[R_co]:
         return await self.app.arun_now(self.id)
 
     def delete(self, *, cascade: bool = False) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback as tracebacks
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, overload
 from uuid import UUID
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from .call import Call, check_blockers
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
+from .generics import R_co, X
 from .job import ATTEMPTS_KEPT, ERROR_LIMIT, AttemptRecord, Job, JobError, NewJob
 from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
@@ -61,12 +62,20 @@ class Cancel(Outcome):
         super().__init__(reason or "cancelled by the handler")
 
 
-class Continue:
-    """Returned by a handler: this job has completed, and its chain goes on with that call."""
+class Continue(Generic[R_co]):
+    """Returned by a handler: this job has completed, and its chain goes on with that call.
+
+    `Continue[str]` is one whose chain will end with a str: `async def start() -> Continue[str]`. A handler that may
+    also end the chain itself returns `Continue[str] | str`.
+    """
 
     __slots__ = ("call",)
 
-    def __init__(self, call: Call) -> None:
+    @overload
+    def __init__(self: Continue[X], call: Call[Continue[X]]) -> None: ...
+    @overload
+    def __init__(self: Continue[X], call: Call[X | Continue[X]]) -> None: ...
+    def __init__(self, call: Call[Any]) -> None:
         if not isinstance(call, Call):
             raise InvalidInput(f"Continue takes a call, as task.call(…) makes it, not {type(call).__name__}")
         self.call = call
@@ -109,12 +118,17 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continues: NewJob | None = None
 
 
-class Described(Exception):
-    """An error that is known only by its description: it happened in another process."""
+class Interruption(Exception):
+    """Base of errors that befell an attempt from outside. They say nothing of its work."""
 
-    def __init__(self, error: JobError) -> None:
+
+class Described(Exception):
+    """An error that is known only by its description: it happened in another process, where it was seen whether the
+    task wants another attempt after it."""
+
+    def __init__(self, error: JobError, *, retryable: bool = True) -> None:
         super().__init__(str(error))
-        self.error = error
+        self.error, self.retryable = error, retryable
 
 
 def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | None, datetime | None]:
@@ -171,19 +185,31 @@ def encode_error(error: JobError) -> str:
 
 
 def decide(
-    job: Job, token: UUID, result: object, *, random: Callable[[], float], ended_at: datetime | None = None
+    job: Job,
+    token: UUID,
+    result: object,
+    *,
+    random: Callable[[], float],
+    ended_at: datetime | None = None,
+    retryable: bool = True,
 ) -> Settlement:
-    """What follows from how an attempt ended: an exception, or the JSON text of what the handler returned."""
+    """What follows from how an attempt ended: an exception, or the JSON text of what the handler returned. After an
+    exception that is not `retryable` no attempt follows."""
     match result:
         case BaseException() as error:
-            return _decide_error(job, token, error, random, ended_at)
+            return _decide_error(job, token, error, random, ended_at, retryable)
         case str() as output:
             return Settlement(id=job.id, token=token, state=COMPLETED, output=output)
     raise TypeError(f"an attempt ends in an exception or in JSON text, not in {type(result).__name__}")
 
 
 def _decide_error(
-    job: Job, token: UUID, error: BaseException, random: Callable[[], float], ended_at: datetime | None
+    job: Job,
+    token: UUID,
+    error: BaseException,
+    random: Callable[[], float],
+    ended_at: datetime | None,
+    retryable: bool,
 ) -> Settlement:
     described = without_secrets(job, describe_error(error))
     story = _with_attempt(job, described, ended_at)
@@ -201,7 +227,7 @@ def _decide_error(
             )
         case Fail():
             return settled(FAILED)
-        case _ if policy.is_last(job.attempt):
+        case _ if policy.is_last(job.attempt) or not retryable:
             return settled(FAILED)
         case Retry(after=after, at=at) if after is not None or at is not None:
             return settled(PENDING, delay_seconds=after, run_at=at)
@@ -224,7 +250,7 @@ def was_accepted(settlement: Settlement, *, state: State, token: UUID | None, pr
     return token == settlement.token and (settlement.state, state) in ((state, state), (PENDING, CANCELLED))
 
 
-class LeaseExpired(Exception):
+class LeaseExpired(Interruption):
     """The worker that held the job was not heard of until its lease ran out."""
 
 

@@ -9,35 +9,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from .acting import Acting
-from .attempt import Attempt
 from .call import Call, check_name
 from .cron import read_cron
+from .declaring import Declaring
+from .decorator import Decorator
 from .errors import InvalidInput, ScheduleNotFound
 from .operation import Operation
 from .schedule import NO_ID, CatchUp, Schedule, call_json, check_catch_up
 from .stores.wakeup import Hint
-from .task import Decorator, Task
+from .task import Task
 from .twins import twins
 
 P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
-
-
-class ScheduleDecorator(Protocol):
-    """`@app.schedule("…")` over a task, or over a function that becomes one."""
-
-    @overload
-    def __call__(self, task: Task[P, R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[Attempt, P], R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 S = TypeVar("S", bound="Scheduling")
@@ -62,13 +51,10 @@ def _declared_first(
     return declared, adeclared
 
 
-class Scheduling(Acting):
+class Scheduling(Declaring, Acting):
     """Part of `Windlass`."""
 
     _ready: bool
-
-    def task(self) -> Decorator:
-        raise NotImplementedError
 
     @cached_property
     def _declared(self) -> dict[str, Schedule]:
@@ -83,7 +69,7 @@ class Scheduling(Acting):
     @overload
     def schedule(
         self, cron: str, call: None = None, *, timezone: str = ..., catch_up: CatchUp = ..., name: str | None = ...
-    ) -> ScheduleDecorator: ...
+    ) -> Decorator: ...
     @overload
     def schedule(
         self, cron: str, call: Call | Task[[], Any], *, timezone: str = ..., catch_up: CatchUp = ...,
@@ -116,7 +102,7 @@ class Scheduling(Acting):
             return made
 
         def decorate(function: Any) -> Task[..., Any]:
-            task = function if isinstance(function, Task) else self.task()(function)
+            task = function if isinstance(function, Task) else self._task()(function)
             declare(task)
             return task
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = Log("windlass")
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 ADMITTED_AT_ONCE = 500
 
@@ -80,7 +81,7 @@ class Sending:
             self.store.wakeup.send(_ready_hints(done))
         return [self.bind(one.job, created=one.created) for one in done]
 
-    def enqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
         jobs = self._new_jobs(calls)
         if not jobs:
@@ -101,7 +102,7 @@ class Sending:
                 log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
 
-    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
@@ -132,7 +133,7 @@ class Sending:
         task = self.tasks.get(check_name("type", type))
         given = {} if input is None else input
         if task is not None:
-            return task.call_object(given, chosen)
+            return task.call_object(given, chosen, options.keys())
         if strict:
             raise UnknownTask(_unknown(type, self.tasks))
         if not isinstance(given, Mapping):

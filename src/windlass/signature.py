@@ -68,6 +68,15 @@ class Signature:
         """Of its arguments."""
         return self._names
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Of the arguments that have one."""
+        return {name: self._parameters[name].default for name in self._optional}
+
+    def takes(self, name: str) -> bool:
+        """Whether a call may give an argument of this name."""
+        return name in self._names or (self._extra is not None and name != self.injected_name)
+
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a call, bound as the call itself would bind them. Defaults are not stored."""
         values = self._bind(args, kwargs)

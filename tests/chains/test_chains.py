@@ -284,7 +284,7 @@ def test_bad_input_changes_nothing(app: Windlass) -> None:
     with pytest.raises(InvalidInput, match="order_key"):
         task.using(order_key="").enqueue()
     with pytest.raises(InvalidInput, match="Continue takes a call"):
-        Continue("x")  # type: ignore[arg-type]
+        Continue("x")  # type: ignore[call-overload]
     assert app.counts().total == 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -71,7 +74,8 @@ def test_sqlalchemy_both_commit_or_neither_does(request: pytest.FixtureRequest, 
             if attempt.number == 1:
                 raise RuntimeError("before the commit")
 
-    jobs = [app.task(max_attempts=3, backoff=0)(handler).enqueue() for handler in (in_thread, in_loop)]
+    handlers: tuple[Callable[..., Any], ...] = (in_thread, in_loop)
+    jobs = [app.task(max_attempts=3, backoff=0)(handler).enqueue() for handler in handlers]
     app.run_worker(until_idle=True, concurrency=5)
     for job in (job.refresh() for job in jobs):
         assert (job.state, job.attempt) == ("completed", 2)

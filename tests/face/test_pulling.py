@@ -123,7 +123,7 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
 def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.app.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)
     app = Windlass(fresh_postgres_url)
     job = app.enqueue("task", {}, order_key="key", tenant="acme")
     assert app.claim(1, order_key="other", tenant="acme") == []
@@ -139,7 +139,7 @@ def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_mome
 async def test_what_nobody_has_locked_is_not_waited_for(
     app: Windlass, either: Either, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.app.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)
     options: dict[str, Any] = {"too late": {"expires": "1m"}, "not yet": {"delay": "1h"}}.get(why, {})
     await either.enqueue("task", {}, order_key="key", **options)
     await either.claim(1, order_key="another")  # which lets all in

@@ -135,7 +135,7 @@ async def test_a_task_that_takes_an_attempt_can_be_called_as_a_function(app: Win
 
     assert await add(1) == [3, 1]
     assert await add(1, b=5) == [6, 1]
-    assert last(1, b=2) == (1, 2, "", [], False)  # type: ignore[call-arg]
+    assert last(1, b=2) == (1, 2, "", [], False)
     with pytest.raises(TypeError, match="a"):
         await add()  # type: ignore[call-arg]
 

@@ -333,7 +333,8 @@ def test_who_enqueues_for_a_tenant_sees_the_jobs_of_that_one_alone(database: Dat
     assert len(acme.list(limit=1000)) == len(jobs) == 507
     assert len(other.list()) == 1
     assert other.get(jobs[0].id) is None
-    for options in ({"tenant": "other"}, {}, {"tenant": "other", "order_key": "key"}):
+    refused: list[dict[str, Any]] = [{"tenant": "other"}, {}, {"tenant": "other", "order_key": "key"}]
+    for options in refused:
         with pytest.raises((psycopg.errors.InsufficientPrivilege, WindlassError), match="row-level security"):
             acme.enqueue("t", {}, **options)
     with pytest.raises((psycopg.errors.InsufficientPrivilege, WindlassError), match="row-level security"):

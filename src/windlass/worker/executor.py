@@ -24,6 +24,7 @@ from ..logs import Log, job_fields
 from ..outcome import (
     Cancel,
     Continue,
+    Interruption,
     Settlement,
     Snooze,
     decide,
@@ -46,7 +47,7 @@ UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tr
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
 
 
-class TimedOut(Exception):
+class TimedOut(Interruption, TimeoutError):
     """The attempt took longer than its timeout."""
 
 
@@ -153,8 +154,13 @@ class Executor:
             settlement = decide(job, attempt.token, result, random=random.random)
         else:
             ended = ended_after(job, timedelta(seconds=seconds))
-            settlement = decide(job, attempt.token, result, random=random.random, ended_at=ended)
+            retryable = self._may_retry(job.type, result)
+            settlement = decide(job, attempt.token, result, random=random.random, ended_at=ended, retryable=retryable)
         return attempt.with_notes(settlement)
+
+    def _may_retry(self, type: str, error: object) -> bool:
+        task = self.app.tasks.get(type)
+        return task is None or not isinstance(error, BaseException) or task.retry_rules.allow(error)
 
     async def close(self) -> None:
         self.threads.close()

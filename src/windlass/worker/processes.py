@@ -14,14 +14,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from ..app import Windlass
 from ..attempt import Attempt, current
 from ..block import BlockConflict
 from ..errors import WindlassError
 from ..job import Job
-from ..outcome import Cancel, Continue, Described, Fail, Retry, Snooze, describe_error
+from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze, describe_error
 from ..task import Task
 
 CHILD_NAME = "windlass-handler"
@@ -34,7 +36,7 @@ def refuse_in_child() -> None:
         raise WindlassError("a worker is started while the program is imported: put it under if __name__ == '__main__'")
 
 
-class ProcessDied(Exception):
+class ProcessDied(Interruption):
     """The child process that ran the handler ended before the handler did."""
 
 
@@ -83,12 +85,29 @@ class ChildProcesses:
         self._waiting.shutdown(wait=False)
 
 
-def _place(task: Task[..., Any]) -> tuple[str, str]:
-    """Where a child finds the task: it is imported, never unpickled."""
+def _place(task: Task[..., Any]) -> tuple[str, str, str | None]:
+    """Where a child finds the task, which is imported, never unpickled; and the module of its app, where the app has
+    included the task: then the task's own module knows no app."""
     function = task.function
     if "<locals>" in function.__qualname__:
         raise WindlassError(f"{task.name}: a task of isolation='process' is defined at the top of a module")
-    return function.__module__, function.__qualname__
+    return function.__module__, function.__qualname__, _home(task) if task.is_included else None
+
+
+_homes: WeakKeyDictionary[Windlass, str] = WeakKeyDictionary()
+
+
+def _home(task: Task[..., Any]) -> str:
+    """The module that has the app, the main one only where no other has it."""
+    if task.app in _homes:
+        return _homes[task.app]
+    for name in sorted(sys.modules.copy(), key="__main__".__eq__):
+        if any(value is task.app for value in list(getattr(sys.modules.get(name), "__dict__", {}).values())):
+            _homes[task.app] = name
+            return name
+    raise WindlassError(
+        f"{task.name}: isolation='process' needs the app at the top of a module, where a child process can import it"
+    )
 
 
 class _Child:
@@ -98,7 +117,7 @@ class _Child:
         self.process.start()
         theirs.close()
 
-    def run(self, place: tuple[str, str], attempt: Attempt) -> tuple[str, Any]:
+    def run(self, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
         try:
@@ -138,21 +157,28 @@ def serve(pipe: Connection) -> None:
     sys.path.insert(0, os.getcwd())
     while True:
         try:
-            (module, name), job, token, blockers = pipe.recv()
+            (module, name, home), job, token, blockers = pipe.recv()
         except EOFError:
             return
+        task = None
         try:
-            task = _find(module, name)
+            task = _find(module, name, home)
             attempt = _ChildAttempt(task.app, job, token, pipe)
             attempt.had(blockers)
             answer: tuple[str, Any] = _call(task, attempt)
         except BaseException as error:
-            answer = _ended_badly(error)
+            answer = _ended_badly(error, task)
         pipe.send(answer)
 
 
-def _find(module: str, name: str) -> Task[..., Any]:
-    found: Any = importlib.import_module("__mp_main__" if module == "__main__" else module)
+def _import(module: str) -> Any:
+    return importlib.import_module("__mp_main__" if module == "__main__" else module)
+
+
+def _find(module: str, name: str, home: str | None) -> Task[..., Any]:
+    if home is not None:
+        _import(home)
+    found = _import(module)
     for part in name.split("."):
         found = getattr(found, part)
     if not isinstance(found, Task):
@@ -174,13 +200,13 @@ def _call(task: Task[..., Any], attempt: Attempt) -> tuple[str, Any]:
     return "done", task.signature.encode_result(value)
 
 
-def _ended_badly(error: BaseException) -> tuple[str, Any]:
+def _ended_badly(error: BaseException, task: Task[..., Any] | None) -> tuple[str, Any]:
     """How the handler ended, as plain data: an exception of its own might not survive the journey."""
     if isinstance(error, Retry | Snooze):
         return type(error).__name__, (str(error), error.after, error.at)
     if isinstance(error, Fail | Cancel | BlockConflict):
         return type(error).__name__, (str(error),)
-    return "error", describe_error(error)
+    return "error", (describe_error(error), task is None or task.retry_rules.allow(error))
 
 
 def _raised(kind: str, value: Any) -> BaseException:
@@ -191,4 +217,5 @@ def _raised(kind: str, value: Any) -> BaseException:
         return BlockConflict(*value)
     if kind in ("Fail", "Cancel"):
         return {"Fail": Fail, "Cancel": Cancel}[kind](*value)
-    return Described(value)
+    described, retryable = value
+    return Described(described, retryable=retryable)

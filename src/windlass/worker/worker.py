@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
-from ..app import Queues, Windlass
+from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..call import check_name
 from ..duration import Duration, to_seconds
@@ -32,6 +32,7 @@ from ..outcome import Settlement, decide, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
+from ..working import Queues
 from .buffer import Buffer
 from .events import Events
 from .executor import Executor

@@ -1,0 +1,153 @@
+"""The pull interface: claim jobs for a loop of your own, without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+from uuid import uuid4
+
+from .attempt import Attempt
+from .call import check_name, check_names
+from .duration import Duration, to_seconds
+from .errors import InvalidInput
+from .identity import Identity
+from .job import Job
+from .lifecycle import PENDING
+from .operation import Operation
+from .policy import Policy
+from .stores.store import Admitted, ClaimRequest, Store
+
+if TYPE_CHECKING:
+    from .app import Windlass
+
+T = TypeVar("T")
+
+LOCKED_SECONDS = 5.0  # that the next of one order key is waited for where somebody has it locked: a slow commit
+PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
+
+
+class Claiming:
+    """Part of `Windlass`."""
+
+    store: Store
+    identity: Identity
+    policies: dict[str, Policy]
+    default_policy: Policy
+
+    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
+        raise NotImplementedError
+
+    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
+        raise NotImplementedError
+
+    def _admit(self) -> Operation[Admitted]:
+        raise NotImplementedError
+
+    def bind(self, job: Job, *, created: bool = True) -> Job:
+        raise NotImplementedError
+
+    def _claim(
+        self,
+        limit: int,
+        queues: Sequence[str] | None,
+        types: Sequence[str] | None,
+        order_key: str | None,
+        tenant: str | None,
+        lease: Duration | None,
+        worker: str | None,
+    ) -> Operation[list[Attempt]]:
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
+            raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
+        check_names("queues", queues)
+        check_names("types", types)
+        if tenant is not None and order_key is None:
+            raise InvalidInput("tenant goes with order_key: it says whose key is meant; workers serve all tenants")
+        names = list(queues) if queues is not None else (yield from self.store.live_queues())
+        attempts: list[Attempt] = []
+        for queue in names:
+            token = uuid4()
+            jobs = yield from self.store.claim(
+                ClaimRequest(
+                    queue=check_name("queue", queue),
+                    limit=limit - len(attempts),
+                    token=token,
+                    worker=worker or self.identity.name,
+                    types=types,
+                    order_key=order_key,
+                    tenant=tenant,
+                    policies=self.policies,
+                    default_policy=self.default_policy,
+                    lease_seconds=None if lease is None else to_seconds(lease),
+                )
+            )
+            app = cast("Windlass", self)
+            attempts += [Attempt(app, self.bind(job), token) for job in jobs]
+            if len(attempts) >= limit:
+                break
+        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
+        if waited:
+            found = yield from self.store.blockers([attempt.job.id for attempt in waited])
+            for attempt in waited:
+                attempt.had(found.get(attempt.job.id, ()))
+        return attempts
+
+    def claim(
+        self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
+        order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
+    ) -> list[Attempt]:  # fmt: skip
+        """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
+        next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
+        while self.run_operation(self._admit).jobs:
+            pass
+        claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
+        for pause in _while_locked():
+            attempts = self.run_operation(claim)
+            if attempts or order_key is None:
+                break
+            if not self.run_operation(partial(self._is_locked, order_key, tenant, queues, types)):
+                break
+            time.sleep(pause)
+        return attempts
+
+    async def aclaim(
+        self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
+        order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
+    ) -> list[Attempt]:  # fmt: skip
+        while (await self.arun_operation(self._admit)).jobs:
+            pass
+        claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
+        for pause in _while_locked():
+            attempts = await self.arun_operation(claim)
+            if attempts or order_key is None:
+                break
+            if not await self.arun_operation(partial(self._is_locked, order_key, tenant, queues, types)):
+                break
+            await asyncio.sleep(pause)
+        return attempts
+
+    def _is_locked(
+        self, order_key: str, tenant: str | None, queues: Sequence[str] | None, types: Sequence[str] | None
+    ) -> Operation[bool]:
+        """Whether the next of this key is due and was passed over, since someone has it locked for a moment. Whoever
+        asks for one key and is told of nothing may wait for the next hint, which nobody would send."""
+        head = yield from self.store.head(tenant or "", order_key)
+        if head is None or head.state != PENDING or (queues is not None and head.queue not in queues):
+            return False
+        if (types is not None and head.type not in types) or head.queue in (yield from self.store.paused()):
+            return False
+        now = yield from self.store.now()
+        return head.run_at <= now and (head.expires_at is None or head.expires_at > now)
+
+
+def _while_locked() -> Iterator[float]:
+    """Pauses between looks, one at least, for as long as it is worth while."""
+    pause, longest = PAUSES
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, longest)
+        if time.monotonic() >= deadline:
+            return
