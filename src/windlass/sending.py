@@ -11,6 +11,7 @@ from .block import joined
 from .call import NO_OPTIONS, Call, check_blockers, check_name
 from .errors import InvalidInput
 from .job import Job, NewJob
+from .logs import Log
 from .operation import Interrupted, Operation
 from .policy import Policy
 from .stores.store import Admitted, Enqueued, Store
@@ -18,6 +19,8 @@ from .stores.wakeup import Hint
 
 if TYPE_CHECKING:
     from .task import Task
+
+log = Log("windlass")
 
 T = TypeVar("T")
 
@@ -91,8 +94,10 @@ class Sending:
         except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
             done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
-            while self.run_operation(self._admit).jobs:
-                pass
+            try:
+                self.admit_all()
+            except Exception as error:  # the jobs are in: workers will admit them
+                log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
 
     async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
@@ -109,13 +114,26 @@ class Sending:
         except Interrupted:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
-            while (await self.arun_operation(self._admit)).jobs:
-                pass
+            try:
+                await self.aadmit_all()
+            except Exception as error:
+                log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
 
     def _admit(self) -> Operation[Admitted]:
         """Let in what waits for others or for its turn. Workers do this too, for what came in a borrowed connection."""
         return (yield from self.store.admit(ADMITTED_AT_ONCE))
+
+    def admit_all(self) -> Admitted:
+        """All that can be admitted now; `left` says how many could not be, and will have to be looked at again."""
+        while (admitted := self.run_operation(self._admit)).jobs:
+            pass
+        return admitted
+
+    async def aadmit_all(self) -> Admitted:
+        while (admitted := await self.arun_operation(self._admit)).jobs:
+            pass
+        return admitted
 
     def call(self, type: str, input: Mapping[str, Any] | None = None, **options: Any) -> Call:
         """A call by name: of a task of this app, or of one that only its worker knows."""
@@ -140,6 +158,10 @@ class Sending:
         self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
     ) -> Job:
         return (await self.aenqueue_many([self.call(type, input, **options)], connection))[0]
+
+
+def _not_admitted(error: Exception) -> str:
+    return f"arriving jobs could not be admitted now, which a worker will do: {error}"
 
 
 def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:

@@ -26,6 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     tenant: str
     order_key: str | None
     chain_id: UUID
+    leased_until: Any = None
 
     @property
     def in_lane(self) -> tuple[str, str]:
@@ -59,7 +60,7 @@ class Places:
         return {
             to_uuid(id): Place(
                 state, queue, token and to_uuid(token), previous and to_uuid(previous), bool(asked), bool(linked), lane,
-                tenant, order_key, to_uuid(chain),
+                tenant, order_key, to_uuid(chain), until,
             )
-            for id, state, queue, token, previous, asked, linked, lane, tenant, order_key, chain in rows
+            for id, state, queue, token, previous, asked, linked, lane, tenant, order_key, chain, until in rows
         }  # fmt: skip

@@ -1,6 +1,6 @@
 -- One statement: two reads can miss a job on its way from the one to the other.
-SELECT id, state::text, queue, token, previous_token, cancel_requested, linked, lane, tenant, order_key, chain_id
+SELECT id, state::text, queue, token, previous_token, cancel_requested, linked, lane, tenant, order_key, chain_id, leased_until
 FROM {jobs} WHERE id = ANY(:ids::uuid[])
 UNION ALL
-SELECT id, state::text, queue, token, NULL, false, false, NULL, tenant, order_key, chain_id
+SELECT id, state::text, queue, token, NULL, false, false, NULL, tenant, order_key, chain_id, NULL
 FROM {history} WHERE id = ANY(:ids::uuid[])
