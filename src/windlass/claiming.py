@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCKED_SECONDS = 5.0  # that the next of one order key is waited for where somebody has it locked: a slow commit
+ARRIVING_LOOKS = 2  # more of a claim that found nothing, where jobs could not be admitted: most locks are short
 PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
 
 
@@ -43,7 +44,10 @@ class Claiming:
     async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
         raise NotImplementedError
 
-    def _admit(self) -> Operation[Admitted]:
+    def admit_all(self) -> Admitted:
+        raise NotImplementedError
+
+    async def aadmit_all(self) -> Admitted:
         raise NotImplementedError
 
     def bind(self, job: Job, *, created: bool = True) -> Job:
@@ -100,14 +104,14 @@ class Claiming:
     ) -> list[Attempt]:  # fmt: skip
         """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
         next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
-        while self.run_operation(self._admit).jobs:
-            pass
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
-        for pause in _while_locked():
+        for number, pause in enumerate(_while_locked()):
+            held_up = self.admit_all().left > 0 and number < ARRIVING_LOOKS
             attempts = self.run_operation(claim)
-            if attempts or order_key is None:
+            if attempts or (order_key is None and not held_up):
                 break
-            if not self.run_operation(partial(self._is_locked, order_key, tenant, queues, types)):
+            is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)
+            if not held_up and not self.run_operation(is_locked):
                 break
             time.sleep(pause)
         return attempts
@@ -116,14 +120,14 @@ class Claiming:
         self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
         order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
     ) -> list[Attempt]:  # fmt: skip
-        while (await self.arun_operation(self._admit)).jobs:
-            pass
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
-        for pause in _while_locked():
+        for number, pause in enumerate(_while_locked()):
+            held_up = (await self.aadmit_all()).left > 0 and number < ARRIVING_LOOKS
             attempts = await self.arun_operation(claim)
-            if attempts or order_key is None:
+            if attempts or (order_key is None and not held_up):
                 break
-            if not await self.arun_operation(partial(self._is_locked, order_key, tenant, queues, types)):
+            is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)
+            if not held_up and not await self.arun_operation(is_locked):
                 break
             await asyncio.sleep(pause)
         return attempts

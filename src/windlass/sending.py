@@ -96,8 +96,7 @@ class Sending:
             done = self.run_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
             try:
-                while self.run_operation(self._admit).jobs:
-                    pass
+                self.admit_all()
             except Exception as error:  # the jobs are in: workers will admit them
                 log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
@@ -117,8 +116,7 @@ class Sending:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs, resent=True))
         if any(job.order_key or job.blockers for job in jobs):
             try:
-                while (await self.arun_operation(self._admit)).jobs:
-                    pass
+                await self.aadmit_all()
             except Exception as error:
                 log.debug("%s", _not_admitted(error))
         return self._added(done, hint=True)
@@ -126,6 +124,17 @@ class Sending:
     def _admit(self) -> Operation[Admitted]:
         """Let in what waits for others or for its turn. Workers do this too, for what came in a borrowed connection."""
         return (yield from self.store.admit(ADMITTED_AT_ONCE))
+
+    def admit_all(self) -> Admitted:
+        """All that can be admitted now; `left` says how many could not be, and will have to be looked at again."""
+        while (admitted := self.run_operation(self._admit)).jobs:
+            pass
+        return admitted
+
+    async def aadmit_all(self) -> Admitted:
+        while (admitted := await self.arun_operation(self._admit)).jobs:
+            pass
+        return admitted
 
     def call(self, type: str, input: Mapping[str, Any] | None = None, *, strict: bool = False, **options: Any) -> Call:
         """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from windlass.clock import Clock
 from windlass.operation import Operation
-from windlass.stores.store import Store
+from windlass.stores.store import Lease, Store
 
 from .interleaving import Performance
 from .scene import QUEUE, Scene, settlement
@@ -193,6 +193,8 @@ def rescue_renew(scene: Scene) -> Pair:
     id, token = scene.abandoned()
     performance = yield lambda: scene.store.rescue(10), lambda: scene.renew(id, token)
     rescued, (renewal,) = succeeded(performance)
+    if renewal.locked:  # by the rescuer; whoever asks again learns what came of it
+        (renewal,) = scene.do("renew", [Lease(id, token, 60.0)])
     assert bool(rescued) == (renewal.expires_at is None), "both or neither hold the job"
     job = scene.job(id)
     assert job.state == ("pending" if rescued else "running")

@@ -56,10 +56,12 @@ class Enqueued(msgspec.Struct, frozen=True):
 
 
 class Admitted(NamedTuple):
-    """How many jobs were on their way in, and the queues in which some of them can run now."""
+    """How many jobs were let in, the queues in which some of them can run now, and how many of those that were looked
+    at could not be let in yet, since another transaction has locked them or what they wait for."""
 
     jobs: int
     queues: Sequence[str]
+    left: int = 0
 
 
 class Blocker(NamedTuple):
@@ -138,12 +140,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """An answer to a renewal: the lease's new end (None: lost, and why), and whether someone asked to cancel."""
+    """An answer to a renewal: the lease's new end (None: lost, and why), and whether someone asked to cancel.
+
+    `locked`: another transaction has locked the job and may be settling it; the lease is as it was. Ask again soon.
+    """
 
     id: UUID
     expires_at: datetime | None
     cancel_requested: bool = False
     reason: Reason | None = None
+    locked: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -156,7 +156,11 @@ class Store(Protocol):
 
     def admit(self, limit: int) -> Operation[Admitted]:
         """Let in what has arrived: jobs that wait for others, and due jobs with an order key. At most `limit` of
-        either: call again while there are any.
+        either: call again while any are let in.
+
+        It waits for no lock: a job that another transaction has locked, one that waits for such a job, and one whose
+        order key is being given on by another transaction stay on their way in and are counted as left. Call again
+        later. One that the database cannot hold in its order is failed, with the reason, and holds up no other.
 
         A job that waits for chains is free when all of them have completed, those that had before included; what it
         waits for is marked, so that the end of it is told. When such a chain fails or is cancelled, or has been before,
@@ -216,7 +220,8 @@ class Store(Protocol):
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         """Prolong leases from now on, each fenced by its (id, token); an answer for each, in order. One that has run
-        out can be renewed as long as nobody has taken the job."""
+        out can be renewed as long as nobody has taken the job. A job that another transaction has locked holds up no
+        other: its answer is `locked`, its lease stays as it was."""
 
     def anyone_lost(self) -> Operation[bool]:
         """Whether some lease has run out. One cheap look."""
@@ -273,7 +278,7 @@ class Store(Protocol):
 
     def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         """Prolong the leases of all jobs that were claimed with these tokens, each by its own length: for a worker that
-        cannot do it itself. How many there were."""
+        cannot do it itself. How many there were; a job that another transaction has locked is passed by."""
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         """A worker says that it is alive; those that were not heard of for so long are forgotten."""

@@ -23,6 +23,7 @@ PART = 3  # a lease is renewed when a third of it has passed
 MOST_AT_ONCE = 2000
 GLANCE_SECONDS = 0.25
 ASK_SECONDS = 1.0
+LOCKED_SECONDS = 1.0  # until a lease is asked for again whose job another transaction has locked
 FIRST_DELAY, LONGEST_DELAY = 0.5, 5.0  # seconds between tries while the store is gone: a lease may be short
 
 
@@ -141,7 +142,8 @@ class Leases:
                 attempt.renewed(renewal.expires_at)
                 with self._lock:
                     if attempt in self._due:
-                        self._due[attempt] = sent + _seconds(attempt) / PART
+                        again = _seconds(attempt) / PART
+                        self._due[attempt] = sent + (min(again, LOCKED_SECONDS) if renewal.locked else again)
             if renewal.expires_at is None or renewal.cancel_requested:
                 self.told(attempt, renewal)
 

@@ -29,6 +29,7 @@ MOST_AT_ONCE = 500
 LONGEST_WAIT = 15.0
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
 ADMIT_SECONDS = 0.1  # between looks for those that wait to be let in, while there is other work
+ADMIT_HELD_UP_SECONDS = 0.01, 0.5  # the same while a lock of another transaction keeps some out: first, and at most
 CHAIN_SECONDS = 0.01  # that a chain gets to go on, before we look round again
 VAIN_SECONDS = 0.001, 0.25  # between looks at a job that is due and cannot be had: at first, and at the most
 LOCKED_SECONDS = 1.0  # that a job may be locked by somebody before we take it for one that is not for us
@@ -52,6 +53,8 @@ class Pump:
         self._changes = self._looked = 0
         self._told = self._deserted = self._nothing_ahead = False
         self._sated = False  # the last round took all that it found
+        self._admit_pause = ADMIT_HELD_UP_SECONDS[0]
+        self._held_up = False  # some jobs that arrived could not be admitted yet
         self._in_round, self._following = False, 0
         self._urgent: set[str] = set()
         self._woken = asyncio.Event()
@@ -80,7 +83,8 @@ class Pump:
                 due = await self.next_due() if idle else (0.0, False)
                 self.idle, self.quiet, self._looked = idle, quiet, before
                 if idle:
-                    self._look_again = self._admit_at = 0.0
+                    self._look_again = 0.0
+                    self._admit_at = self._admit_at if self._held_up else 0.0
                     await self.rest(*due)
                 elif room <= 0:
                     await self.rest(self.poll_seconds, or_room=True)
@@ -129,9 +133,15 @@ class Pump:
         """Jobs that wait for others, or for their turn, are let in: those that came in somebody's transaction, too."""
         if time.monotonic() < self._admit_at:
             return
-        while (await self.app.arun_operation(self.app._admit)).jobs:
-            pass
-        self._admit_at = time.monotonic() + ADMIT_SECONDS
+        try:
+            self._held_up = (await self.app.aadmit_all()).left > 0
+        except Exception as error:  # what has not arrived keeps nothing else from being claimed
+            self._held_up = True
+            log.warning("arriving jobs could not be admitted, which is tried again: %s", error)
+        self._admit_pause = min(2 * self._admit_pause, ADMIT_HELD_UP_SECONDS[1])
+        if not self._held_up:
+            self._admit_pause = ADMIT_HELD_UP_SECONDS[0]
+        self._admit_at = time.monotonic() + (self._admit_pause if self._held_up else ADMIT_SECONDS)
 
     async def _claim_from(self, served: Served) -> int:
         """For slots that are free whatever there is, last attempts too; then ahead what may wait in the buffer."""
@@ -207,16 +217,13 @@ class Pump:
         One that is due and was not claimed may be a last attempt, for which no slot was free. Or it is locked for a
         moment, or of a type that is unknown here, or in a paused queue: it is looked at less and less often.
         """
-        if self._deserted and self._nothing_ahead and not self._told:
+        if self._deserted and self._nothing_ahead and not self._told and not self._held_up:
             return self.poll_seconds, False  # as it was at the last look, and nobody has said otherwise
         seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
         self._nothing_ahead = seconds is None
-        if seconds is None or seconds > 0:
+        if (seconds is None or seconds > 0) and not self._held_up:
             self._vain_since = float("inf")
-        if seconds is None:
-            return self.poll_seconds, False
-        if seconds > 0:
-            return min(self.poll_seconds, seconds), False
+            return (self.poll_seconds if seconds is None else min(self.poll_seconds, seconds)), False
         self._vain = min(self._vain * 2, VAIN_SECONDS[1])
         self._vain_since = min(self._vain_since, time.monotonic())
         return min(self.poll_seconds, self._vain), not self.quiet

@@ -1,49 +1,93 @@
 """Letting in what has arrived: due jobs into the lines of their order keys, and those that wait for others.
 
-Neither holds anybody up for long. Lines are written one document at a time. What a job waits for is linked the same
-way, before the transaction that decides: that one writes on the waiting jobs first, and on little else.
+Neither waits for a lock, nor holds anybody up for long: all is done in short transactions, and what another one has
+locked is left for later. What a job waits for is linked before the transaction that decides: that one writes on the
+waiting jobs first, and on little else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
 from ...lifecycle import BLOCKED, CANCELLED, COMPLETED, FAILED, LIVE, PENDING
 from ...operation import Operation, Request
 from ..store import Admitted, Blocker, Failure
-from ..wakeup import Hint
 from .chains import last_of_each
-from .documents import chain_of
+from .documents import Document, Lane, chain_of
 from .entangled import WAITS_BY
 from .settle import Settlements
+from .unlocked import by_halves
 
 LINK = {"$inc": {"linked": 1}}  # each time anew: whoever settles the job at this moment must collide with it
+LOOKS = 8  # of one admission at what arrives, each past those that it could not take in the looks before
 ENDS_BY = dict.fromkeys(("state", "chain_id", "chain_index", "linked", "type"), 1)
 
 
 class Admission(Settlements):
     def admit(self, limit: int) -> Operation[Admitted]:
-        options: dict[str, Any] = {"limit": limit, "batch_size": limit + 1, "hint": "arriving"}
-        due = {"arriving": "in line", "state": PENDING, **self.due_by_now}
-        by_arrival = {**options, "sort": [("due_at", 1), ("arrival", 1)]}
-        arriving = yield Request(self.jobs, "find", (due, {"tenant": 1, "order_key": 1}), by_arrival, alone=True)
-        waiting = {"arriving": "blocked", "state": BLOCKED}
-        blocked = yield Request(self.jobs, "find", (waiting, {"_id": 1}), options, alone=True)
-        queues = (yield from self.line_up(arriving)) if arriving else set()
-        if blocked:
-            # A transaction that has to be repeated begins with what is left, and would not tell of these.
-            yield from self.hint([Hint("ready", queue) for queue in queues])
-            queues |= yield from self._admit_blocked([row["_id"] for row in blocked])
-        return Admitted(len(arriving) + len(blocked), sorted(queues))
+        lined_up = yield from self._admit_to_lines(limit)
+        freed = yield from self._admit_blocked(limit)
+        queues = sorted({*lined_up.queues, *freed.queues})
+        return Admitted(lined_up.jobs + freed.jobs, queues, lined_up.left + freed.left)
 
-    def _admit_blocked(self, ids: Sequence[UUID]) -> Operation[set[str]]:
+    def _admit_to_lines(self, limit: int) -> Operation[Admitted]:
+        taken = left = 0
+        queues: set[str] = set()
+        busy: set[Lane] = set()
+        for _ in range(LOOKS):
+            room = limit - taken
+            options = {"limit": room, "batch_size": room + 1, "hint": "arriving"}
+            options["sort"] = [("due_at", 1), ("arrival", 1)]
+            due = {"arriving": "in line", "state": PENDING, **self.due_by_now, **beside(busy)}
+            arriving = yield Request(self.jobs, "find", (due, {"tenant": 1, "order_key": 1}), options, alone=True)
+            if not arriving:
+                break
+            done = yield from self.line_up(arriving)
+            queues |= done.queues
+            busy |= done.busy
+            taken, left = taken + done.placed, left + len(arriving) - done.placed
+            if len(arriving) < room or not done.busy:
+                break
+        return Admitted(taken, sorted(queues), left)
+
+    def _admit_blocked(self, limit: int) -> Operation[Admitted]:
+        taken = left = 0
+        queues: set[str] = set()
+        passed: list[UUID] = []
+        for _ in range(LOOKS):
+            room = limit - taken
+            waiting: Document = {"arriving": "blocked", "state": BLOCKED}
+            if passed:
+                waiting["_id"] = {"$nin": passed}
+            options = {"limit": room, "batch_size": room + 1, "hint": "arriving"}
+            rows = yield Request(self.jobs, "find", (waiting, {"_id": 1}), options, alone=True)
+            if not rows:
+                break
+            ids = [row["_id"] for row in rows]
+            free, held_back = yield from self._decide_blocked(ids)
+            queues |= free
+            passed += held_back
+            taken, left = taken + len(ids) - len(held_back), left + len(held_back)
+            if len(ids) < room or not held_back:
+                break
+        return Admitted(taken, sorted(queues), left)
+
+    def _decide_blocked(self, ids: Sequence[UUID]) -> Operation[tuple[set[str], list[UUID]]]:
+        """The queues of those that wait for nothing any more; and those of which nothing can be said yet, since
+        another transaction has locked them, or what they wait for."""
         now = yield from self.read_now()
         edges = yield self.undone(ids, alone=True)
-        yield from self._link({edge["chain_id"] for edge in edges})
-        arriving = {"_id": {"$in": ids}, "arriving": "blocked", "state": BLOCKED}
+        busy = yield from self._link({edge["chain_id"] for edge in edges})
+        held_back = {edge["job"] for edge in edges if edge["chain_id"] in busy}
+        free = [id for id in ids if id not in held_back]
+        queues, locked = yield from by_halves(free, lambda some: self._count_blockers(some, now))
+        return set().union(*queues), [*held_back, *locked]
+
+    def _count_blockers(self, ids: Sequence[UUID], now: datetime) -> Operation[set[str]]:
+        arriving = {"_id": {"$in": [*ids]}, "arriving": "blocked", "state": BLOCKED}
         yield Request(self.jobs, "update_many", (arriving, {"$inc": {"revision": 1}}))
         taken = yield self.find_jobs(arriving, WAITS_BY, size=len(ids), alone=False)
         if not taken:
@@ -57,14 +101,17 @@ class Admission(Settlements):
         yield from self.write_endings(cancelled, now)
         return queues | freed
 
-    def _link(self, chains: Collection[UUID]) -> Operation[None]:
+    def _link(self, chains: Collection[UUID]) -> Operation[set[UUID]]:
         """Mark the last job of each chain, unless it has completed: whoever ends it from now on sees who waits for it.
-        So the transaction that follows need not write on any of them."""
+        So the transaction that follows need not write on any of them. The chains whose last job another transaction
+        has locked: it may be ending it."""
         rows = yield self.find_chains([*chains], ENDS_BY, alone=True)
-        last = [row["_id"] for row in last_of_each(rows) if row["state"] != COMPLETED]
-        if last:
-            filter = {"_id": {"$in": last}, "state": {"$ne": COMPLETED}}
-            yield Request(self.jobs, "update_many", (filter, LINK), alone=True)
+        last = {row["_id"]: chain_of(row) for row in last_of_each(rows) if row["state"] != COMPLETED}
+        _, locked = yield from by_halves([*last], self._link_some)
+        return {last[id] for id in locked}
+
+    def _link_some(self, ids: Sequence[UUID]) -> Operation[None]:
+        yield Request(self.jobs, "update_many", ({"_id": {"$in": [*ids]}, "state": {"$ne": COMPLETED}}, LINK))
 
     def _ended(self, chains: Collection[UUID]) -> Operation[tuple[dict[UUID, str | None], list[Failure]]]:
         """The chains that have completed, with their outputs, and those that have failed. One that is not there, or
@@ -98,3 +145,9 @@ class Admission(Settlements):
             more = edge.get("output"), edge.get("failed", False), edge.get("trace")
             found.setdefault(edge["job"], []).append(Blocker(edge["chain_id"], edge["done"], *more))
         return found
+
+
+def beside(lanes: Collection[Lane]) -> Document:
+    """A filter for jobs of other keys."""
+    keys = [{"tenant": tenant, "order_key": order_key} for tenant, order_key in sorted(lanes)]
+    return {"$nor": keys} if keys else {}

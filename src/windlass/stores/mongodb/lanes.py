@@ -1,24 +1,24 @@
 """Lanes: the jobs of one order key, in one line, with one of them at the head.
 
-No write spans a line. Whoever lets a job into it writes on its head afterwards; whoever ends the head does so in a
-transaction. So either he that ends it sees who is in line, or the two collide: then he tries again, and sees it; or the
-other waits for his commit, finds no head any more, and makes one.
+Whoever lets a job into a line writes on its head in the same transaction; whoever ends the head does so in a
+transaction, too. So either he that ends it sees who is in line, or the two collide: then he tries again, and sees it;
+or the other leaves that line for later, when there is another head, or none any more, and makes one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pymongo import UpdateOne
+from pymongo import UpdateMany, UpdateOne
 
 from ...lifecycle import PENDING
 from ...operation import Operation, Request, Transient
 from .base import Base
 from .documents import HEAD, IN_LINE, NOT_DUE, Document, Lane, lane_of
-from .failures import Duplicate
+from .unlocked import by_halves
 
 TO_HEAD: list[dict[str, Any]] = [{"$set": {"lane": HEAD, "run_at": "$due_at"}}]
 TRIES = 5  # for a line whose first is gone whenever we look
@@ -29,31 +29,55 @@ class First(NamedTuple):
 
     id: UUID
     queue: str
+    lane: Lane
+
+
+class LinedUp(NamedTuple):
+    """What came of arrivals: the queues of those that are heads now, how many have their places, and the lines that
+    could not be written on."""
+
+    queues: set[str]
+    placed: int
+    busy: set[Lane]
 
 
 class Lanes(Base):
-    def line_up(self, arrivals: Sequence[Document]) -> Operation[set[str]]:
-        """Let due jobs into the lines of their keys; the queues of those that are heads now.
+    def line_up(self, arrivals: Sequence[Document]) -> Operation[LinedUp]:
+        """Let due jobs into the lines of their keys.
 
-        They count as arriving until all is done: whoever comes after a crash does it again.
+        They count as arriving until all is done: whoever comes after a crash does it again. A line of which another
+        transaction has locked the head, or one that arrives, stays as it is, with all that arrives in it.
         """
-        ids = [document["_id"] for document in arrivals]
-        lanes = {lane_of(document) for document in arrivals}
-        due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
-        placed = [{"$set": {"lane": IN_LINE, "place": "$due_at"}}]
-        yield Request(self.jobs, "update_many", (due, placed), alone=True)
-        for heads in of_lanes(lanes, HEAD):
-            yield Request(self.jobs, "update_many", (heads, {"$inc": {"followed": 1}}), alone=True)
+        arriving: defaultdict[Lane, list[UUID]] = defaultdict(list)
+        for document in arrivals:
+            arriving[lane_of(document)].append(document["_id"])
+        _, locked = yield from by_halves(sorted(arriving), lambda lanes: self._place(lanes, arriving))
+        lanes, busy = arriving.keys() - set(locked), set(locked)
         queues: set[str] = set()
         for _ in range(TRIES):
             first = yield from self._first_without_head(lanes)
-            made = (yield from self._make_heads(first)) if first else 0
-            queues |= {one.queue for one in first}
-            if made == len(first):
-                arrived = {"_id": {"$in": ids}, "arriving": "in line", "lane": {"$ne": NOT_DUE}}
-                yield Request(self.jobs, "update_many", (arrived, {"$unset": {"arriving": ""}}), alone=True)
+            made, locked_first = yield from by_halves(first, self._make_heads)
+            queues |= {one.queue for one in first if one not in locked_first}
+            if sum(made) == len(first):
                 break
-        return queues
+        else:
+            first = yield from self._first_without_head(lanes)
+            busy |= {one.lane for one in first}
+        ids = [id for lane in lanes - busy for id in arriving[lane]]
+        _, unsure = yield from by_halves(ids, self._arrived)
+        return LinedUp(queues, len(ids) - len(unsure), busy)
+
+    def _place(self, lanes: Sequence[Lane], arriving: Mapping[Lane, Sequence[UUID]]) -> Operation[None]:
+        """Those of some keys into their lines, and then a mark on the head of each line."""
+        ids = [id for lane in lanes for id in arriving[lane]]
+        due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
+        placed = [{"$set": {"lane": IN_LINE, "place": "$due_at"}}]
+        marks = [UpdateMany(heads, {"$inc": {"followed": 1}}) for heads in of_lanes(lanes, HEAD)]
+        yield Request(self.jobs, "bulk_write", ([UpdateMany(due, placed), *marks],))
+
+    def _arrived(self, ids: Sequence[UUID]) -> Operation[None]:
+        in_line = {"_id": {"$in": [*ids]}, "arriving": "in line", "lane": {"$ne": NOT_DUE}}
+        yield Request(self.jobs, "update_many", (in_line, {"$unset": {"arriving": ""}}))
 
     @property
     def due_by_now(self) -> Document:
@@ -74,16 +98,13 @@ class Lanes(Base):
         for line in of_lanes(lanes, IN_LINE):
             pipeline = [{"$match": line}, {"$sort": order}, {"$group": group}]
             rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "line"}, alone)
-            first += [First(row["id"], row["queue"]) for row in rows]
+            first += [First(row["id"], row["queue"], (line["tenant"], row["_id"])) for row in rows]
         return first
 
     def _make_heads(self, first: Sequence[First]) -> Operation[int]:
         """How many became heads; others may be quicker, with another first."""
         writes = [UpdateOne({"_id": one.id, "lane": IN_LINE}, TO_HEAD) for one in first]
-        try:
-            (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
-        except Duplicate:
-            return -1
+        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
         return int(result.matched_count)
 
     def promote(self, lanes: Collection[Lane]) -> Operation[set[str]]:

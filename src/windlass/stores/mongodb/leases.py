@@ -18,6 +18,7 @@ from ..store import Lease, Reason, Renewal
 from .base import BRIEF
 from .documents import Document, to_job, to_key
 from .settle import Settlements
+from .unlocked import by_halves
 
 log = Log("windlass.store")
 
@@ -31,6 +32,14 @@ class Leases(Settlements):
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:
             return []
+        _, locked = yield from by_halves(leases, self._renew)
+        ids = list({lease.id for lease in leases})
+        projection = dict.fromkeys(("token", "state", "leased_until", "cancel_requested"), 1)
+        rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
+        documents = {row["_id"]: row for row in rows}
+        return [renewal_of(lease, documents.get(lease.id), locked=lease in locked) for lease in leases]
+
+    def _renew(self, leases: Sequence[Lease]) -> Operation[None]:
         groups: defaultdict[tuple[UUID, float, str | None], list[UUID]] = defaultdict(list)
         for lease in leases:
             groups[lease.token, lease.seconds, lease.progress].append(lease.id)
@@ -40,18 +49,21 @@ class Leases(Settlements):
             )
             for (token, seconds, progress), ids in groups.items()
         ]
-        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
-        ids = list({lease.id for lease in leases})
-        projection = dict.fromkeys(("token", "state", "leased_until", "cancel_requested"), 1)
-        rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
-        documents = {row["_id"]: row for row in rows}
-        return [renewal_of(lease, documents.get(lease.id)) for lease in leases]
+        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
 
     def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         if not tokens:
             return 0
-        filter = {"state": RUNNING, "token": {"$in": [*tokens]}}
-        (result,) = yield Request(self.jobs, "update_many", (filter, self._renewed("$lease_seconds")), alone=True)
+        held = {"state": RUNNING, "token": {"$in": [*tokens]}}
+        found = yield Request(self.jobs, "find", (held, {"_id": 1}), {"batch_size": 10_000}, alone=True)
+        change = self._renewed("$lease_seconds")
+        counts, _ = yield from by_halves([row["_id"] for row in found], lambda ids: self._write(ids, held, change))
+        return sum(counts)
+
+    def _write(self, ids: Sequence[UUID], which: Document, change: Document | list[Document]) -> Operation[int]:
+        """On those of these jobs that still are such; how many."""
+        filter = {**which, "_id": {"$in": [to_key(id) for id in ids]}}
+        (result,) = yield Request(self.jobs, "update_many", (filter, change), {"hint": "_id_"})
         return int(result.matched_count)
 
     def _renewed(self, seconds: float | str, progress: str | None = None) -> list[Document]:
@@ -84,17 +96,17 @@ class Leases(Settlements):
 
     def _take_over(self, lost: Document, limit: int) -> Operation[tuple[Sequence[Document], UUID]]:
         """Write a token of the rescuer's own on what is still lost: the worker that was given up finds nothing that it
-        could have written. No transaction: the server would hold the locks of a rescuer that is killed in one for a
-        minute. This way its jobs are as lost as before, and the next one takes them over from it."""
+        could have written. What another transaction has locked is left alone. The rest is not of this transaction:
+        the server would hold the locks of a rescuer that is killed in one for a minute. This way its jobs are as lost
+        as before, and the next one takes them over from it."""
         token = uuid4()
         options = {"limit": limit, "batch_size": limit + 1}
         found = yield Request(self.jobs, "find", (lost, {"_id": 1}), options, alone=True)
         if not found:
             return [], token
-        ids = {"_id": {"$in": [to_key(document["_id"]) for document in found]}}
-        change = {"$set": {"token": token}}
-        yield Request(self.jobs, "update_many", ({**ids, **lost}, change), {"hint": "_id_"}, alone=True)
-        taken = yield self.find_jobs({**ids, "state": RUNNING, "token": token}, size=len(found))
+        ids = [document["_id"] for document in found]
+        yield from by_halves(ids, lambda some: self._write(some, lost, {"$set": {"token": token}}))
+        taken = yield self.find_jobs({"_id": {"$in": ids}, "state": RUNNING, "token": token}, size=len(found))
         return taken, token
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
@@ -125,12 +137,12 @@ class Leases(Settlements):
         )
 
 
-def renewal_of(lease: Lease, document: Document | None) -> Renewal:
+def renewal_of(lease: Lease, document: Document | None, *, locked: bool = False) -> Renewal:
     reason: Reason
     if document is None:
         reason = "not found"
     elif document["state"] == RUNNING and document.get("token") == lease.token:
-        return Renewal(lease.id, document["leased_until"], document.get("cancel_requested", False))
+        return Renewal(lease.id, document["leased_until"], document.get("cancel_requested", False), locked=locked)
     else:
         reason = "already finished" if document["state"] in FINISHED else "taken by another"
     return Renewal(lease.id, None, reason=reason)

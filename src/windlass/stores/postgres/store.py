@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -96,6 +96,11 @@ PASSED_ON = (
 ).split()
 OPEN = "AND NOT EXISTS (SELECT FROM {queues} WHERE name = :queue::text AND paused_at IS NOT NULL)"
 HANDED = "SELECT {live_columns} FROM went_on AS j"
+
+# What an admission looks at beside what it could not take.
+OTHER_LANES = "AND (tenant, order_key) NOT IN (SELECT * FROM unnest(:tenants::text[], :order_keys::text[]))"
+OTHER_CHAINS = """AND NOT EXISTS (
+    SELECT FROM {edges} AS e WHERE e.job_id = j.id AND e.chain_id = ANY(:chains::uuid[]) AND NOT e.done)"""
 
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
@@ -273,8 +278,23 @@ class PostgresStore(SqlStore):
             self.sql.variant("chain_members", locked="FOR UPDATE" if locked else ""), {"ids": self.array(chains)}
         )
 
-    def hold_ends(self, chains: Sequence[UUID]) -> Operation[None]:
-        yield self.statement("hold_ends", ids=list(chains))
+    def try_lanes(self, lanes: Sequence[Lane]) -> Operation[Sequence[Lane]]:
+        rows = yield self.statement("try_lanes", keys=[f"{tenant}\x1f{key}" for tenant, key in lanes])
+        return [lanes[row[0]] for row in rows]
+
+    def hold_ends(self, chains: Sequence[UUID]) -> Operation[set[UUID]]:
+        rows = yield self.statement("hold_ends", ids=list(chains))
+        return {row[0] for row in rows}
+
+    def arriving_lanes(self, limit: int, busy: Collection[Lane]) -> Statement:
+        parameters: dict[str, Any] = {"limit": limit}
+        if busy:
+            parameters |= {"tenants": [tenant for tenant, _ in busy], "order_keys": [key for _, key in busy]}
+        return Statement(self.sql.variant("arriving_lanes", of_others=OTHER_LANES if busy else ""), parameters)
+
+    def arriving_blocked(self, limit: int, busy: Collection[UUID]) -> Statement:
+        parameters: dict[str, Any] = {"limit": limit} | ({"chains": list(busy)} if busy else {})
+        return Statement(self.sql.variant("arriving_blocked", of_others=OTHER_CHAINS if busy else ""), parameters)
 
     def of_lanes(self, name: str, lanes: Sequence[Lane]) -> Statement:
         return self.statement(name, tenants=[tenant for tenant, _ in lanes], order_keys=[key for _, key in lanes])

@@ -8,14 +8,15 @@ statement, decides. A settlement of a plain job is one statement that passes lin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ...job import Job, NewJob
-from ...lifecycle import CANCELLED, COMPLETED, LIVE, PENDING
+from ...job import Job, JobError, NewJob
+from ...lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING
 from ...operation import Operation, Statement
-from ...outcome import Settlement, decide_blocked
+from ...outcome import Settlement, decide_blocked, encode_error
 from ..store import Admitted, Blocker, Enqueued, Failure
 from ..waiting import refuse_taken
 from ..wakeup import Hint
@@ -23,6 +24,7 @@ from .places import Place, Places
 
 Lane = tuple[str, str]  # tenant, order key
 
+LOOKS = 8  # of one admission at what arrives, each past those that it could not take in the looks before
 TRIES = 5  # to find a chain that may be on its way from live to finished or back
 
 
@@ -49,8 +51,21 @@ class Entangling(Places):
     def lock_lanes(self, lanes: Sequence[Lane]) -> Operation[None]:
         raise NotImplementedError
 
-    def hold_ends(self, chains: Sequence[UUID]) -> Operation[None]:
-        """Keep what has ended from being brought back until we are done."""
+    def try_lanes(self, lanes: Sequence[Lane]) -> Operation[Sequence[Lane]]:
+        """`lock_lanes` for those that no other transaction has locked: they are the answer."""
+        raise NotImplementedError
+
+    def hold_ends(self, chains: Sequence[UUID]) -> Operation[set[UUID]]:
+        """Keep what has ended from being brought back until we are done; the chains of which another transaction has
+        locked something."""
+        raise NotImplementedError
+
+    def arriving_lanes(self, limit: int, busy: Collection[Lane]) -> Statement:
+        """Due jobs that have no place in the lane of their key yet, save those of busy lanes."""
+        raise NotImplementedError
+
+    def arriving_blocked(self, limit: int, busy: Collection[UUID]) -> Statement:
+        """Jobs of which it is not known yet what they wait for, save those that wait for busy chains."""
         raise NotImplementedError
 
     def of_lanes(self, name: str, lanes: Sequence[Lane]) -> Statement:
@@ -69,14 +84,15 @@ class Entangling(Places):
         """Finish jobs, entangled or not; the ids of those that were refused."""
         plain = [one for one in settlements if one.continues is None or self.goes_on(one.continues)]
         only_plain = len(plain) == len(settlements)
-        refused = (yield from self.finish(plain, alone=alone and only_plain)) if plain else set()
+        # What needs no lock beside its own row is written before the rest, which may have to wait for others.
+        refused = (yield from self.finish(plain, alone=alone)) if plain else set()
         if only_plain and not refused:
             return set()
         tried = {one.id for one in plain}
         suspects = [one for one in settlements if one.id not in tried or one.id in refused]
         if not suspects:
             return set()
-        places = yield from self.whereabouts([one.id for one in suspects], alone=alone and only_plain)
+        places = yield from self.whereabouts([one.id for one in suspects], alone=alone)
         held = [one for one in suspects if _is_held(one, places.get(one.id))]
         refused = {one.id for one in suspects} - {one.id for one in held}
         if held:
@@ -159,49 +175,123 @@ class Entangling(Places):
     # Admitting
 
     def admit(self, limit: int) -> Operation[Admitted]:
+        """Nothing here waits for a lock: what another transaction has locked stays on its way in, with all that has
+        to come after it, and is listed no more in the looks that follow here."""
         ((in_lanes, waiting),) = yield self.statement("arriving", alone=True)
-        arriving = (yield self.statement("arriving_lanes", alone=True, limit=limit)) if in_lanes else ()
-        blocked = (yield self.statement("arriving_blocked", alone=True, limit=limit)) if waiting else ()
+        taken = left = 0
         queues: set[str] = set()
-        if arriving:
-            queues |= yield from self._admit_to_lanes(arriving)
-        if blocked:
-            queues |= yield from self._admit_blocked([self.rows.to_uuid(row[0]) for row in blocked])
-        return Admitted(len(arriving) + len(blocked), sorted(queues))
+        for wanted, admit_some in ((in_lanes, self._admit_to_lanes), (waiting, self._admit_blocked)):
+            if wanted:
+                some = yield from admit_some(limit)
+                taken, left, queues = taken + some.jobs, left + some.left, queues.union(some.queues)
+        return Admitted(taken, sorted(queues), left)
 
-    def _admit_to_lanes(self, arriving: Sequence[Any]) -> Operation[set[str]]:
-        lanes = sorted({(tenant, key) for _, tenant, key in arriving})
-        yield from self.lock_lanes(lanes)
-        yield self.statement("give_places", ids=self.array([row[0] for row in arriving]))
-        return (yield from self.promote(lanes))
+    def _admit_to_lanes(self, limit: int) -> Operation[Admitted]:
+        taken = left = 0
+        queues: set[str] = set()
+        busy: set[Lane] = set()
+        for _ in range(LOOKS):
+            room = limit - taken
+            arriving = yield replace(self.arriving_lanes(room, busy), alone=True)
+            if not arriving:
+                break
+            lanes = yield from self.try_lanes(sorted({(tenant, key) for _, tenant, key, _ in arriving}))
+            ours = set(lanes)
+            listed = [row for row in arriving if (row[1], row[2]) in ours]
+            ids = yield from self._give_places(listed)
+            queues |= yield from self.promote(lanes)
+            busy |= {(tenant, key) for id, tenant, key, _ in arriving if id not in ids}
+            taken, left = taken + len(ids), left + len(arriving) - len(ids)
+            if len(arriving) < room or len(ids) == len(arriving):
+                break
+        return Admitted(taken, sorted(queues), left)
 
-    def _admit_blocked(self, ids: Sequence[UUID]) -> Operation[set[str]]:
+    def _give_places(self, arriving: Sequence[Any]) -> Operation[set[Any]]:
+        """Those that were let in, as the rows have their ids; or were set aside."""
+        short = [id for id, _, _, long in arriving if not long]
+        rows = (yield self.statement("give_places", ids=self.array(short))) if short else ()
+        done = {row[0] for row in rows}
+        for id, _, _, long in arriving:
+            if long:
+                done |= yield from self._try_place(id)
+        return done
+
+    def _try_place(self, id: Any) -> Operation[set[Any]]:
+        """For one whose key no index may be able to hold: then it has failed, so that it stops no other."""
+        yield self.statement("savepoint")
+        try:
+            rows = yield self.statement("give_places", ids=self.array([id]))
+            return {row[0] for row in rows}
+        except Exception as error:
+            yield self.statement("savepoint_undo")
+            reason = JobError("NotAdmitted", f"the database cannot hold its order key in an index: {error}")
+        settlement = Settlement(id=self.rows.to_uuid(id), token=None, state=FAILED, error=encode_error(reason))
+        places = yield from self.whereabouts([settlement.id])
+        if settlement.id in places:
+            yield from self._end_entangled([settlement], places)
+        return {id}
+
+    def _admit_blocked(self, limit: int) -> Operation[Admitted]:
+        taken = left = 0
+        queues: set[str] = set()
+        busy: set[UUID] = set()
+        for _ in range(LOOKS):
+            room = limit - taken
+            rows = yield replace(self.arriving_blocked(room, busy), alone=True)
+            if not rows:
+                break
+            ids = [self.rows.to_uuid(row[0]) for row in rows]
+            free, admitted, locked = yield from self._decide_blocked(ids)
+            busy |= locked
+            queues |= free
+            taken, left = taken + admitted, left + len(ids) - admitted
+            if len(ids) < room or not locked:
+                break
+        return Admitted(taken, sorted(queues), left)
+
+    def _decide_blocked(self, ids: Sequence[UUID]) -> Operation[tuple[set[str], int, set[UUID]]]:
+        """The queues of those that wait for nothing any more, how many were let in, and the chains that kept others
+        from it."""
         rows = yield self.statement("take_blocked", ids=self.array(ids))
         taken = [self.rows.to_uuid(row[0]) for row in rows]
         if not taken:
-            return set()
+            return set(), 0, set()
         rows = yield self.statement("awaited_chains", ids=self.array(taken))
-        completed, failures = yield from self._link({self.rows.to_uuid(row[0]) for row in rows})
+        completed, failures, busy = yield from self._link({self.rows.to_uuid(row[0]) for row in rows})
+        if busy:
+            chains = self.array(sorted(busy))
+            rows = yield self.statement("held_back", ids=self.array(taken), chains=chains)
+            held_back = {self.rows.to_uuid(row[0]) for row in rows}
+            taken = [id for id in taken if id not in held_back]
+        if not taken:
+            return set(), 0, busy
         if completed:
             yield self.of_ends(completed, taken)
         rows = yield self.statement("count_blockers", ids=self.array(taken))
         cancelled, freed = yield from self._fail_dependents(failures)
         yield from self.hint([Hint("finished", str(chain)) for chain in cancelled])
-        return {queue for _, queue, state in rows if state == PENDING} | freed
+        return {queue for _, queue, state in rows if state == PENDING} | freed, len(taken), busy
 
-    def _link(self, chains: Iterable[UUID]) -> Operation[tuple[list[tuple[UUID, str | None]], list[Failure]]]:
-        """Mark what is live of these chains; those that have completed, with their outputs, and those that have failed.
-        What is neither live nor in history after a few looks was deleted, or never kept."""
+    def _link(
+        self, chains: Iterable[UUID]
+    ) -> Operation[tuple[list[tuple[UUID, str | None]], list[Failure], set[UUID]]]:
+        """Mark what is live of these chains; those that have completed, with their outputs; those that have failed; and
+        those of which another transaction has locked a job, so that nothing can be said of them yet. What is neither
+        live nor in history after a few looks was deleted, or never kept."""
         completed: list[tuple[UUID, str | None]] = []
         failures: list[Failure] = []
+        busy: set[UUID] = set()
         left = sorted(chains)
         for _ in range(TRIES):
             rows = yield self.statement("link", ids=self.array(left))
-            live = {self.rows.to_uuid(row[0]) for row in rows}
+            live = {self.rows.to_uuid(chain) for chain, _ in rows}
+            busy |= {self.rows.to_uuid(chain) for chain, linked in rows if not linked}
             left = [chain for chain in left if chain not in live]
             if not left:
                 break
-            yield from self.hold_ends(left)
+            locked = yield from self.hold_ends(left)
+            busy |= locked
+            left = [chain for chain in left if chain not in locked]
             rows = yield self.statement("chain_ends", ids=self.array(left))
             ended = {self.rows.to_uuid(chain): (state, output) for chain, state, output, *_ in rows}
             failures += [
@@ -217,7 +307,7 @@ class Entangling(Places):
             left = [chain for chain in left if chain not in ended]
             if not left:
                 break
-        return completed, failures
+        return completed, failures, busy
 
     def watch(self, chains: Sequence[UUID]) -> Operation[None]:
         yield self.statement("link", alone=True, ids=self.array(sorted(chains)))

@@ -27,6 +27,7 @@ class Place(msgspec.Struct, frozen=True):
     order_key: str | None
     chain_id: UUID
     type: str
+    leased_until: Any = None
 
     @property
     def in_lane(self) -> tuple[str, str]:
@@ -60,7 +61,7 @@ class Places:
         return {
             to_uuid(id): Place(
                 state, queue, token and to_uuid(token), previous and to_uuid(previous), bool(asked), bool(linked), lane,
-                tenant, order_key, to_uuid(chain), type,
+                tenant, order_key, to_uuid(chain), type, until,
             )
-            for id, state, queue, token, previous, asked, linked, lane, tenant, order_key, chain, type in rows
+            for id, state, queue, token, previous, asked, linked, lane, tenant, order_key, chain, type, until in rows
         }  # fmt: skip

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import msgspec
 
-from ...lifecycle import CANCELLED, FINISHED, PENDING
+from ...lifecycle import CANCELLED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..store import HandedOver, Lease, Refusal, Renewal, may_be_handed_over
 from .entangling import Entangling
-from .places import reason
+from .places import Place, reason
 
 S = TypeVar("S", Settlement, Lease)
 
@@ -88,11 +88,17 @@ class Settling(Entangling):
         renewed = {
             (id := self.rows.to_uuid(row[0])): Renewal(id, self.rows.to_datetime(row[1]), bool(row[2])) for row in rows
         }
-        lost = [lease.id for lease in leases if lease.id not in renewed]
-        if lost:
-            places = yield from self.whereabouts(lost, alone=True)
-            renewed |= {id: Renewal(id, None, reason=reason(places.get(id))) for id in lost}
+        left = [lease for lease in leases if lease.id not in renewed]
+        if left:
+            places = yield from self.whereabouts([lease.id for lease in left], alone=True)
+            renewed |= {lease.id: self._not_renewed(lease, places.get(lease.id)) for lease in left}
         return {(lease.id, lease.token): renewed[lease.id] for lease in leases}
+
+    def _not_renewed(self, lease: Lease, place: Place | None) -> Renewal:
+        """It is lost; or it was passed by, since another transaction has locked the row."""
+        if place is None or place.state != RUNNING or place.token != lease.token:
+            return Renewal(lease.id, None, reason=reason(place))
+        return Renewal(lease.id, self.rows.to_datetime(place.leased_until), place.cancel_requested, locked=True)
 
 
 def _rounds(items: Sequence[S]) -> list[list[S]]:

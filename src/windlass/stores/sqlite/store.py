@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -117,8 +117,19 @@ class SqliteStore(SqlStore):
     def members(self, chains: Sequence[UUID], *, locked: bool) -> Statement:
         return Statement(self.sql.variant("chain_members", locked=""), {"ids": self.array(chains)})
 
-    def hold_ends(self, chains: Sequence[UUID]) -> Operation[None]:
+    def try_lanes(self, lanes: Sequence[Lane]) -> Operation[Sequence[Lane]]:
         yield from ()
+        return lanes
+
+    def hold_ends(self, chains: Sequence[UUID]) -> Operation[set[UUID]]:
+        yield from ()
+        return set()
+
+    def arriving_lanes(self, limit: int, busy: Collection[Lane]) -> Statement:
+        return Statement(self.sql.variant("arriving_lanes", of_others=""), {"limit": limit})  # nothing is ever busy
+
+    def arriving_blocked(self, limit: int, busy: Collection[UUID]) -> Statement:
+        return Statement(self.sql.variant("arriving_blocked", of_others=""), {"limit": limit})
 
     def of_lanes(self, name: str, lanes: Sequence[Lane]) -> Statement:
         return self.statement(name, pairs=self.array(lanes))

@@ -1,6 +1,21 @@
-UPDATE {jobs} AS j SET lane = 1, seq = places.place FROM (
+-- Behind those that wait already, in the order of their coming. One that another transaction has locked keeps its turn:
+-- those of its key that come after it are left for later, too.
+WITH arrived AS MATERIALIZED (
+    SELECT id, tenant, order_key, run_at, seq FROM {jobs}
+    WHERE id = ANY(:ids::uuid[]) AND lane = 0 AND state = 'pending'
+), held AS MATERIALIZED (
+    SELECT id FROM {jobs} WHERE id = ANY(:ids::uuid[]) AND lane = 0 AND state = 'pending'
+    ORDER BY id FOR UPDATE SKIP LOCKED
+), places AS MATERIALIZED (
     SELECT id, nextval('{seq}') AS place FROM (
-        SELECT id FROM {jobs} WHERE id = ANY(:ids::uuid[]) AND lane = 0 AND state = 'pending' ORDER BY run_at, seq
-    ) AS arrived
-) AS places
+        SELECT id FROM (
+            SELECT id, run_at, seq, bool_and(id IN (SELECT id FROM held))
+                OVER (PARTITION BY tenant, order_key ORDER BY run_at, seq ROWS UNBOUNDED PRECEDING) AS in_turn
+            FROM arrived
+        ) AS in_order
+        WHERE in_turn ORDER BY run_at, seq
+    ) AS next
+)
+UPDATE {jobs} AS j SET lane = 1, seq = places.place FROM places
 WHERE j.id = places.id AND j.lane = 0
+RETURNING j.id

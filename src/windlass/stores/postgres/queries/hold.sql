@@ -1,3 +1,6 @@
+-- A row that another transaction has locked is passed by.
 UPDATE {jobs} SET heard_at = {now}, leased_until = coalesce({now} + make_interval(secs => lease_seconds), leased_until)
-WHERE state = 'running' AND token = ANY(:tokens::uuid[])
+WHERE id IN (
+    SELECT id FROM {jobs} WHERE state = 'running' AND token = ANY(:tokens::uuid[])
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING id

@@ -7,3 +7,4 @@ UPDATE {jobs} AS j SET lane = 1, seq = places.place FROM (
     FROM {jobs} AS a WHERE a.id {in_ids} AND a.lane = 0 AND a.state = 'pending'
 ) AS places
 WHERE j.rowid = places.row
+RETURNING id

@@ -1,0 +1,220 @@
+"""A transaction of the user's own that settles a job and takes its time to commit holds up nothing but that job.
+
+On SQLite a transaction that writes has the whole file, so this is about the two servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from pymongo import MongoClient
+
+from windlass import Windlass
+
+from .conftest import until
+
+T = TypeVar("T")
+
+SOON = 15.0  # seconds; a slow commit here takes until the test says so
+
+
+@pytest.fixture(params=["postgres", "mongodb"])
+def app(request: pytest.FixtureRequest) -> Iterator[Windlass]:
+    app = Windlass(request.getfixturevalue(f"fresh_{request.param}_url"))
+    app.migrate()
+    yield app
+    app.close()
+
+
+class Own:
+    """A transaction of the user's own."""
+
+    def __init__(self, url: str) -> None:
+        self.connection: Any
+        if url.startswith("mongodb"):
+            self._client: Any = MongoClient(url)
+            self.connection = self._client.start_session()
+            self.connection.start_transaction()
+            self.commit = self.connection.commit_transaction
+        else:
+            self._client = self.connection = psycopg.connect(url)
+            self.commit = self.connection.commit
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@contextmanager
+def slow(app: Windlass) -> Iterator[Own]:
+    own = Own(app.url)
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+def soon(function: Callable[[], T]) -> T:
+    """What it returns, if that is soon; else the test fails, and does not wait for it."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(function).result(SOON)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def test_other_leases_are_renewed_and_the_locked_one_is_not_lost(app: Windlass) -> None:
+    for number in range(30):
+        app.enqueue("work", {"number": number}, lease=60)
+    attempts = app.claim(30, lease=60)
+    ending, others = attempts[7], [*attempts[:7], *attempts[8:]]
+    leases = [attempt.lease for attempt in attempts]
+    before = ending.job.lease_expires_at
+    with slow(app) as own:
+        ending.complete("done", connection=own.connection)
+        renewals = soon(lambda: app.run_operation(lambda: app.store.renew(leases)))
+        by_id = {renewal.id: renewal for renewal in renewals}
+        assert [renewal.id for renewal in renewals] == [attempt.job.id for attempt in attempts]
+        for attempt in others:
+            renewed = by_id[attempt.job.id]
+            assert not renewed.locked
+            assert renewed.expires_at is not None
+            assert attempt.job.lease_expires_at is not None
+            assert renewed.expires_at > attempt.job.lease_expires_at
+        locked = by_id[ending.job.id]
+        assert locked.locked
+        assert locked.reason is None
+        assert before is not None
+        assert locked.expires_at is not None
+        assert abs((locked.expires_at - before).total_seconds()) < 0.01
+        own.commit()
+    (after,) = app.run_operation(lambda: app.store.renew([ending.lease]))
+    assert (after.expires_at, after.locked, after.reason) == (None, False, "already finished")
+
+
+def test_a_supervisor_holds_the_leases_of_the_others(app: Windlass) -> None:
+    for _ in range(3):
+        app.enqueue("work", lease=60)
+    attempts = app.claim(3, lease=60)
+    with slow(app) as own:
+        attempts[0].complete(connection=own.connection)
+        assert soon(lambda: app.run_operation(lambda: app.store.hold([attempts[0].token]))) == 2
+        own.commit()
+
+
+def test_lost_jobs_beside_it_are_rescued(app: Windlass) -> None:
+    for _ in range(3):
+        app.enqueue("work")
+    attempts = app.claim(3, lease=0.01)
+    time.sleep(0.05)
+    with slow(app) as own:
+        attempts[1].complete(connection=own.connection)
+        rescued = soon(lambda: app.run_operation(lambda: app.store.rescue(10)))
+        assert {one.id for one in rescued} == {attempts[0].job.id, attempts[2].job.id}
+        own.commit()
+    assert app.require(attempts[1].job.id).state == "completed"
+
+
+def running(app: Windlass, **options: Any) -> Any:
+    app.enqueue("first", **options)
+    (attempt,) = app.claim(1)
+    return attempt
+
+
+def test_the_next_of_its_order_key_waits_and_nothing_else_does(app: Windlass) -> None:
+    first = running(app, order_key="k")
+    with slow(app) as own:
+        first.complete(connection=own.connection)
+        following = soon(lambda: app.enqueue("next", order_key="k"))
+        other = soon(lambda: app.enqueue("other", order_key="l"))
+        plain = soon(lambda: app.enqueue("plain"))
+        claimed = soon(lambda: app.claim(10))
+        assert {attempt.job.id for attempt in claimed} == {other.id, plain.id}
+        own.commit()
+    (attempt,) = app.claim(10)
+    assert attempt.job.id == following.id
+
+
+def test_what_waits_for_it_waits_and_nothing_else_does(app: Windlass) -> None:
+    first = running(app)
+    second = running(app)
+    with slow(app) as own:
+        first.complete("out", connection=own.connection)
+        waiting = soon(lambda: app.enqueue("next", after=[first.job]))
+        both = soon(lambda: app.enqueue("both", after=[second.job, first.job]))
+        other = soon(lambda: app.enqueue("other", after=[second.job]))
+        second.complete("also")
+        claimed = soon(lambda: app.claim(10))
+        assert {attempt.job.id for attempt in claimed} == {other.id}
+        own.commit()
+    claimed = app.claim(10)
+    assert {attempt.job.id for attempt in claimed} == {waiting.id, both.id}
+    outputs = {attempt.job.type: list(attempt.blockers) for attempt in claimed}
+    assert outputs == {"next": ["out"], "both": ["also", "out"]}
+
+
+@pytest.mark.parametrize("option", ["order_key", "after"])
+def test_many_that_wait_for_it_are_in_nobodys_way(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one look of an admission lists."""
+    monkeypatch.setattr("windlass.sending.ADMITTED_AT_ONCE", 5)
+    first = running(app, order_key="k")
+    second = running(app)
+    options: dict[str, Any] = {"order_key": "k"} if option == "order_key" else {"after": [first.job]}
+    behind: dict[str, Any] = {"order_key": "l"} if option == "order_key" else {"after": [second.job]}
+    with slow(app) as own:
+        first.complete(connection=own.connection)
+        second.complete()
+        many = soon(lambda: app.enqueue_many([app.call("next", **options) for _ in range(12)]))
+        other = soon(lambda: app.enqueue("other", **behind))
+        claimed = soon(lambda: app.claim(10))
+        assert {attempt.job.id for attempt in claimed} == {other.id}
+        own.commit()
+    left = {job.id for job in many}
+    for _ in range(12 if option == "order_key" else 1):
+        for attempt in app.claim(20):
+            left.remove(attempt.job.id)
+            attempt.complete()
+    assert not left
+
+
+def test_an_admission_that_takes_nothing_says_so(app: Windlass) -> None:
+    first = running(app, order_key="k")
+    with slow(app) as own:
+        first.complete(connection=own.connection)
+        app.enqueue("next", order_key="k")
+        app.enqueue("after", after=[first.job])
+        admitted = soon(lambda: app.run_operation(app._admit))
+        assert (admitted.jobs, admitted.left) == (0, 2)
+        own.commit()
+    while app.run_operation(app._admit).jobs:
+        pass
+    assert app.run_operation(app._admit) == (0, [], 0)
+
+
+@pytest.mark.parametrize("kind", ["order_key", "after"])
+async def test_a_worker_goes_on_meanwhile_and_soon_takes_what_waited(app: Windlass, kind: str) -> None:
+    """No poll, and no hint for that queue: it looks again by itself."""
+    ran: list[str] = []
+
+    @app.task
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    first = running(app, order_key="k")
+    options: dict[str, Any] = {"order_key": "k"} if kind == "order_key" else {"after": [first.job]}
+    with slow(app) as own:
+        first.complete(connection=own.connection)
+        async with app.worker(poll_interval=600):
+            await note.using(queue="later", **options).aenqueue("next")
+            for number in range(5):
+                await note.aenqueue(f"plain {number}")
+                await until(lambda number=number: f"plain {number}" in ran, SOON)  # type: ignore[misc]
+            assert "next" not in ran
+            await asyncio.to_thread(own.commit)
+            await until(lambda: "next" in ran, SOON)
