@@ -1,4 +1,5 @@
-"""A TCP proxy that can be told to misbehave: to fall silent without a word, to cut, to turn newcomers away."""
+"""A TCP proxy that can be told to misbehave: to fall silent without a word, to lose answers, to cut, to turn newcomers
+away."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ class Line:
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.client, self.server = client, server
-        self.silent = False
+        self.silent = self.mute = False
         self.said = b""  # by the client
 
     def close(self) -> None:
@@ -65,6 +66,14 @@ class Proxy:
             self._loop.call_soon_threadsafe(line.close)
         return len(chosen)
 
+    def lose_answers(self, which: Callable[[Line], bool] = lambda line: True, seconds: float = 0.3) -> int:
+        """What is asked arrives, and is done; the answer never comes, and after a while the line is cut."""
+        chosen = [line for line in self.lines if which(line) and not line.silent]
+        for line in chosen:
+            line.mute = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, line.close)
+        return len(chosen)
+
     # How it works
 
     def _in_loop(self, coroutine: Any) -> Any:
@@ -98,7 +107,7 @@ class Proxy:
         while data := await reader.read(1 << 16):
             if from_client:
                 line.said = (line.said + data)[-10_000:]
-            if not line.silent:
+            if not line.silent and (from_client or not line.mute):
                 writer.write(data)
                 await writer.drain()
         if not line.silent:  # of one that is silent, neither end hears that the other has left

@@ -1,0 +1,53 @@
+"""Worker processes of the soak: `python -m tests.faults.soak.workers`, one for each line of options on its input.
+
+Everything is imported before it forks. A worker heeds SIGTERM as `windlass worker` does, and notes what it is told of
+its settlements.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from windlass.worker.loops import runner
+
+from .. import program
+from . import work
+
+
+def run(options: dict[str, Any]) -> None:
+    assert work.history is not None
+    program.history = work.history
+    worker = program.Told(work.app, **options)
+
+    async def until_stopped() -> None:
+        worker.heed_signals()
+        try:
+            await worker.run()
+        finally:
+            await work.app.store.connections.aclose_loop()
+
+    with runner() as loop:
+        loop.run(until_stopped())
+
+
+def serve() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        options = msgspec.json.decode(line)
+        child = os.fork()
+        if child == 0:
+            os.close(0)
+            os.dup2(2, 1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            run(options)
+            sys.exit()  # as a program ends: whatever holds that up is to be seen
+        print(child, flush=True)
+
+
+if __name__ == "__main__":
+    serve()
