@@ -150,6 +150,7 @@ def _apply(options: Options, job: NewJob) -> None:
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
         job.unique_until, job.on_conflict = unique.kind, unique.on_conflict
+        job.unique_scope = job.type if unique.scope == "type" else ""
         job.window_seconds = unique.window_seconds
         if unique.max_wait is not None:
             _limit_wait(job)

@@ -72,6 +72,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
 
     A job with `blockers` (ids of jobs whose chains it waits for) goes in as blocked.
     A `run_at` that has gone by means now, unless it is the tick of a schedule (`of_tick`): that is when it was due.
+    `unique_scope` is the type for which the key counts; empty: for all types.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
     columns are None where the enqueuer does not know the task, or partial (`policy.PARTIAL`): the claim resolves them.
     """
@@ -92,6 +93,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     expires_at: datetime | None = None
     expires_seconds: float | None = None
     unique_key: str | None = None
+    unique_scope: str = ""
     unique_until: str | None = None
     window_seconds: float | None = None
     on_conflict: str = "keep"

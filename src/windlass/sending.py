@@ -63,11 +63,22 @@ class Sending:
         check_blockers(jobs, self.max_blockers)
         return jobs
 
-    def _joining(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
+    def _joining(self, jobs: Sequence[NewJob], connection: Any) -> Operation[list[Enqueued]]:
         """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
+        yield from self._free_own_key(jobs, connection)
         done = yield from self.store.enqueue(jobs)
         yield from self.store.hint(_ready_hints(done))
         return done
+
+    def _free_own_key(self, jobs: Sequence[NewJob], connection: Any) -> Operation[None]:
+        """In a block, which completes its job, that job's unique key is not in the way of the next one."""
+        block = joined.get()
+        if block is None or block.app is not self or not block.is_open or block.connection is not connection:
+            return
+        own, token = block.attempt.job, block.attempt.token
+        for job in jobs:
+            if job.unique_key is not None and (job.tenant, job.unique_key) == (own.tenant, own.unique_key):
+                yield from self.store.free_own_key(own.id, token, job.unique_scope, job.unique_key)
 
     def _joined(self, connection: Any) -> Any:
         """In a block of `attempt.transaction()`, its connection."""
@@ -89,7 +100,9 @@ class Sending:
         connection = self._joined(connection)
         if connection is not None:
             self.prepare()
-            return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
+            return self._added(
+                self.store.connections.run_on(connection, lambda: self._joining(jobs, connection)), hint=False
+            )
         try:
             done = self.run_operation(lambda: self.store.enqueue(jobs))
         except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
@@ -108,7 +121,7 @@ class Sending:
         connection = self._joined(connection)
         if connection is not None:
             await self.aprepare()
-            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
+            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs, connection))
             return self._added(done, hint=False)
         try:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs))

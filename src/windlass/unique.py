@@ -11,11 +11,13 @@ from .errors import InvalidInput
 
 Until: TypeAlias = Literal["claimed", "finished", "forever", "window"]
 OnConflict: TypeAlias = Literal["keep", "replace", "raise"]
+Scope: TypeAlias = Literal["type", "app"]
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """One job for this key (per tenant) until it is first claimed, until it is finished, for ever, or for a time.
+    """One job for this key (per tenant and type) until it is first claimed, until it is finished, for ever, or for a
+    time. `scope="app"`: per tenant, whatever its type; the same text in both scopes is two keys.
 
     On a conflict `keep` returns the job that is there, `replace` renews its input and its time (for `claimed` only:
     a job that has begun cannot be rewritten), `raise` raises `Conflict`. However often it is replaced, it is due at
@@ -26,6 +28,7 @@ class Unique:
     until: str | Duration = "finished"
     on_conflict: OnConflict = "keep"
     max_wait: Duration | None = None
+    scope: Scope = "type"
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not self.key:
@@ -37,6 +40,8 @@ class Unique:
                 raise InvalidInput(f"until is 'claimed', 'finished', 'forever' or a duration; {error}") from None
         if self.on_conflict not in ("keep", "replace", "raise"):
             raise InvalidInput(f"on_conflict is 'keep', 'replace' or 'raise', not {self.on_conflict!r}")
+        if self.scope not in ("type", "app"):
+            raise InvalidInput(f"the scope of a unique key is 'type' or 'app', not {self.scope!r}")
         if self.on_conflict == "replace" and self.until != "claimed":
             raise InvalidInput("on_conflict='replace' goes with until='claimed': what has begun cannot be rewritten")
         if self.window is not None and self.window <= timedelta():

@@ -58,6 +58,7 @@ def new_job(*, unique: Unique | None = None, priority: int = 0, **fields: Any) -
     if unique is not None:
         given |= {"unique_key": unique.key, "unique_until": unique.kind, "on_conflict": unique.on_conflict}
         given["window_seconds"] = unique.window_seconds
+        given["unique_scope"] = fields.get("type", given["type"]) if unique.scope == "type" else ""
     return NewJob(**given | {"rank": -priority, "id_given": "id" in fields} | fields)
 
 

@@ -34,6 +34,7 @@ from .rescue import Rescuing
 from .retry import Retrying
 from .run_now import RunningNow
 from .schedules import Firings, Schedulers, Timetables
+from .scopes import OwnKeys, UniqueScopes
 from .settle import Batches, Ending, SendingBack
 from .unique import Replacing, UniqueBatches, UniqueKeys
 from .wakeup import WakingUp
@@ -68,6 +69,8 @@ class Conformance:
     TestUniqueBatches = UniqueBatches
     TestReplacing = Replacing
     TestKeptKeys = KeptKeys
+    TestUniqueScopes = UniqueScopes
+    TestOwnKeys = OwnKeys
     TestPastMoments = PastMoments
 
     TestOrder = Order

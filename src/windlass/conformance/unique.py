@@ -21,7 +21,7 @@ class UniqueKeys:
     @BOTH
     def test_the_second_job_of_a_key_finds_the_first(self, bench: Bench, unique: Unique) -> None:
         first = bench.add(unique=unique, input='{"n":1}')
-        second = bench.enqueue_one(unique=unique, input='{"n":2}', type="other", queue="other")
+        second = bench.enqueue_one(unique=unique, input='{"n":2}', queue="other")
         assert not second.created
         assert (second.job.id, second.job.input, second.job.unique_key) == (first.id, {"n": 1}, "key")
         assert bench.find() == [first]

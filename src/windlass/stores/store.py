@@ -138,11 +138,15 @@ class Store(Protocol):
         that waits (due no later than `window_seconds` after it was created, where that is given); one that runs and
         still has its key stays as it is, and is the answer.
 
-        Keys that a live job holds (until `claimed`, until `finished`) and keys that outlive it (`forever`, for a time)
-        are two sets: the same text in both is two keys. The answer for a key whose job is gone has the job's id and
-        little else. A conflict never spoils the caller's transaction. Keys are taken in order; a key held by another
-        open transaction is waited for.
+        A key counts among jobs of one tenant and `unique_scope`. Keys that a live job holds (until `claimed`, until
+        `finished`) and keys that outlive it (`forever`, for a time) are two sets: the same text in both is two keys.
+        The answer for a key whose job is gone has the job's id and little else. A conflict never spoils the caller's
+        transaction. Keys are taken in order; a key held by another open transaction is waited for.
         """
+
+    def free_own_key(self, id: UUID, token: UUID, scope: str, key: str) -> Operation[None]:
+        """Let a running job, fenced by its token, let go of its unique key if it is this one: for what it enqueues in
+        the transaction that completes it."""
 
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
         """Take due jobs of one queue, at most `limit` and `max_bytes` of input (but at least one): by priority, then

@@ -87,8 +87,9 @@ def reached(asked: Collection[UUID], blockers: Mapping[UUID, Collection[UUID]], 
 
 
 def refuse_taken(jobs: Sequence[NewJob], added: Sequence[Enqueued]) -> None:
-    """A chain goes on with a job of its own: one that is there already, by its id or its unique key, is another's."""
+    """A chain goes on with a job of its own: one that is there already, by its id or its unique key, is another's, or
+    has been of this chain before, which then would end here unheard."""
     for new, answer in zip(jobs, added, strict=True):
-        if answer.job.chain_id != new.chain_id:
+        if answer.job.id != new.id or answer.job.chain_id != new.chain_id:
             held = f"the unique key {new.unique_key!r}" if new.unique_key else "its id"
             raise Conflict(f"{new.type} cannot be the next job of the chain: {held} belongs to job {answer.job.id}")

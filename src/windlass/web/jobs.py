@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..insight import JobDetails, JobFacts, job_details, job_facts
 from ..job import IfFailed, Job
 from ..lifecycle import State
-from ..unique import OnConflict, Unique
+from ..unique import OnConflict, Scope, Unique
 from .endpoints import Asked, endpoint, read_json, read_object
 from .problems import Problem
 
@@ -57,12 +57,14 @@ class DeletionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, fr
 
 
 class UniqueKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One job for this key: until it is claimed or finished, for ever, or for a duration."""
+    """One job for this key: until it is claimed or finished, for ever, or for a duration. The key is one of the job's
+    type, or (`app`) of all types."""
 
     key: Key
     until: Length = "finished"
     on_conflict: OnConflict = "keep"
     max_wait: Length | None = None
+    scope: Scope = "type"
 
 
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -95,7 +97,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
         given = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         unique = given.get("unique")
         if isinstance(unique, UniqueKey):
-            given["unique"] = Unique(unique.key, unique.until, unique.on_conflict, unique.max_wait)
+            given["unique"] = Unique(unique.key, unique.until, unique.on_conflict, unique.max_wait, unique.scope)
         if isinstance(self.expires, str) and BEGINS_WITH_A_DATE.match(self.expires):
             given["expires"] = _read_moment("expires", self.expires)
         return given

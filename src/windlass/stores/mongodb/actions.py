@@ -16,6 +16,7 @@ from ...outcome import Settlement
 from ...policy import KEEP_SECONDS
 from ..store import Change
 from .documents import Document, run_at_of, to_line
+from .enqueue import Key, held
 from .settle import Settlements
 from .tallies import Slot, slot_of_finished
 
@@ -49,16 +50,16 @@ class Actions(Settlements):
         documents, now = yield from self.read_brief(ids)
         changes = refused(ids, documents)
         candidates = list(allowed("bring back", documents))
-        held = yield from self._held_keys(document for _, document in candidates)
+        taken = yield from self._held_keys(document for _, document in candidates)
         done = yield from self._what_they_waited_for([id for id, _ in candidates])
         writes: list[UpdateOne] = []
         counts: Counter[Slot] = Counter()
         for id, document in candidates:
             key = key_to_hold(document)
-            if key in held:
+            if key in taken:
                 continue
             if key is not None:
-                held.add(key)
+                taken.add(key)
             counts[slot_of_finished(document)] -= 1
             update = brought_back(document, now, done.get(id))
             writes.append(UpdateOne({"_id": id, "state": document["state"]}, update))
@@ -77,18 +78,17 @@ class Actions(Settlements):
         rows = (yield Request(self.edges, "aggregate", (pipeline,))) if ids else ()
         return {row["_id"]: row["done"] for row in rows}
 
-    def _held_keys(self, documents: Iterable[Document]) -> Operation[set[tuple[str, str]]]:
+    def _held_keys(self, documents: Iterable[Document]) -> Operation[set[Key]]:
         """Which of the keys that these jobs would hold again belong to others by now."""
-        by_tenant: defaultdict[str, list[str]] = defaultdict(list)
+        by_scope: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for key in map(key_to_hold, documents):
             if key is not None:
-                by_tenant[key[0]].append(key[1])
-        held = set()
-        for tenant, keys in by_tenant.items():
-            filter = {"tenant": tenant, "unique_key": {"$in": keys}, "unique_held": True}
-            rows = yield self.find_jobs(filter, {"unique_key": 1}, size=len(keys), alone=False)
-            held |= {(tenant, row["unique_key"]) for row in rows}
-        return held
+                by_scope[key[:2]].append(key[2])
+        taken: set[Key] = set()
+        for (tenant, scope), keys in by_scope.items():
+            rows = yield self.find_jobs(held(tenant, scope, keys), {"unique_key": 1}, size=len(keys), alone=False)
+            taken |= {(tenant, scope, row["unique_key"]) for row in rows}
+        return taken
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         documents, now = yield from self.read_brief(ids)
@@ -130,11 +130,11 @@ def change(document: Document, state: State) -> Change:
     return Change(document["_id"], True, state, document["queue"])
 
 
-def key_to_hold(document: Document) -> tuple[str, str] | None:
+def key_to_hold(document: Document) -> Key | None:
     """The key that the job holds again when it comes back. One that was freed by the first claim is gone for good."""
     if document.get("unique_key") is None or document.get("unique_until") != "finished":
         return None
-    return document["tenant"], document["unique_key"]
+    return document["tenant"], document.get("unique_scope", ""), document["unique_key"]
 
 
 def brought_back(document: Document, now: datetime, done: bool | None) -> Document:

@@ -20,7 +20,7 @@ BRIEF = dict.fromkeys(
     (
         *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "counted_by"),
         *("purge_at", "keep_seconds", "cancel_requested", "unique_key", "unique_until", "chain_id", "chain_index"),
-        *("order_key", "lane", "due_at", "linked", "blockers_left", "arriving", "if_failed"),
+        *("unique_scope", "order_key", "lane", "due_at", "linked", "blockers_left", "arriving", "if_failed"),
     ),
     1,
 )

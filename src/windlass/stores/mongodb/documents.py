@@ -125,8 +125,10 @@ def to_document(new: NewJob, now: datetime) -> Document:
     expires_at = expiry(new, now)
     if expires_at is not None:
         document["expires_at"] = expires_at
-    if new.unique_key is not None and new.unique_until in HELD_BY_JOB:
-        document["unique_held"] = True
+    if new.unique_key is not None:
+        document["unique_scope"] = new.unique_scope
+        if new.unique_until in HELD_BY_JOB:
+            document["unique_held"] = True
     if new.state == BLOCKED:
         document["arriving"] = "blocked"
     if new.order_key is not None:

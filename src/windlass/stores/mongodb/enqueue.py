@@ -14,7 +14,7 @@ never in a duplicate-key error: that would end the caller's transaction without 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -32,10 +32,12 @@ from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up
 from .failures import Duplicate
 
 WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
+RECORD = ("tenant", "scope", "key")  # the id of a key's record
+HELD_KEY = ("tenant", "unique_scope", "unique_key", "unique_held")
 TRIES = 10  # for a key whose holder vanishes whenever we look
 
-Key: TypeAlias = tuple[str, str]  # tenant and key
-Holders: TypeAlias = dict[tuple[bool, str, str], Document]  # whether it is a record, tenant, key
+Key: TypeAlias = tuple[str, str, str]  # tenant, scope and key
+Holders: TypeAlias = dict[tuple[bool, str, str, str], Document]  # whether it is a record, tenant, scope, key
 
 
 class Enqueues(Base, Waiting):
@@ -49,6 +51,10 @@ class Enqueues(Base, Waiting):
         if len(jobs) == 1 and not needs_more(jobs[0]):
             return [(yield from self._upsert(jobs[0], resent))]
         return (yield from self._resolve(jobs))
+
+    def free_own_key(self, id: UUID, token: UUID, scope: str, key: str) -> Operation[None]:
+        own = {"_id": id, "token": token, "unique_scope": scope, "unique_key": key, "unique_held": True}
+        yield Request(self.jobs, "update_one", (own, {"$set": {"unique_held": False}}))
 
     def chains_of(self, ids: Collection[UUID]) -> Operation[dict[UUID, UUID]]:
         rows = yield self.find_jobs({"_id": {"$in": [*ids]}}, {"chain_id": 1}, size=len(ids))
@@ -95,7 +101,7 @@ class Enqueues(Base, Waiting):
         now = yield from self.read_now()
         document = to_document(new, now)
         keyed = "unique_held" in document
-        same = {name: document[name] for name in (("tenant", "unique_key", "unique_held") if keyed else ("_id",))}
+        same = {name: document[name] for name in (HELD_KEY if keyed else ("_id",))}
         for _ in range(TRIES):
             if keyed and (new.id_given or resent):
                 known = yield self.find_jobs({"_id": new.id}, size=1)
@@ -149,18 +155,17 @@ class Enqueues(Base, Waiting):
 
     def _holders(self, jobs: Sequence[NewJob], now: datetime) -> Operation[Holders]:
         """Which jobs hold the keys that are asked for."""
-        by_tenant: defaultdict[str, set[str]] = defaultdict(set)
+        by_scope: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         records: set[Key] = set()
         for new in jobs:
             if has_record(new):
                 records.add(key_of(new))
             elif new.unique_key is not None:
-                by_tenant[new.tenant].add(new.unique_key)
+                by_scope[new.tenant, new.unique_scope].add(new.unique_key)
         holders: Holders = {}
-        for tenant, keys in sorted(by_tenant.items()):
-            filter = {"tenant": tenant, "unique_key": {"$in": sorted(keys)}, "unique_held": True}
-            for document in (yield self.find_jobs(filter, size=len(keys), alone=False)):
-                holders[False, tenant, document["unique_key"]] = document
+        for (tenant, scope), keys in sorted(by_scope.items()):
+            for document in (yield self.find_jobs(held(tenant, scope, keys), size=len(keys), alone=False)):
+                holders[False, tenant, scope, document["unique_key"]] = document
         if records:
             holders |= yield from self._recorded_holders(sorted(records), now)
         return holders
@@ -173,7 +178,7 @@ class Enqueues(Base, Waiting):
         rows = yield self.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
         documents = {row["_id"]: row for row in rows}
         return {
-            (True, record["_id"]["tenant"], record["_id"]["key"]): documents.get(record["job_id"]) or bygone(record)
+            (True, *(record["_id"][name] for name in RECORD)): documents.get(record["job_id"]) or bygone(record)
             for record in records
         }
 
@@ -238,11 +243,16 @@ def needs_more(new: NewJob) -> bool:
 
 
 def key_of(new: NewJob) -> Key:
-    return new.tenant, new.unique_key or ""
+    return new.tenant, new.unique_scope, new.unique_key or ""
 
 
-def record_id(tenant: str, key: str) -> Document:
-    return {"tenant": tenant, "key": key}
+def record_id(*key: str) -> Document:
+    return dict(zip(RECORD, key, strict=True))
+
+
+def held(tenant: str, scope: str, keys: Iterable[str]) -> Document:
+    """A filter for the jobs that hold these keys."""
+    return {"tenant": tenant, "unique_scope": scope, "unique_key": {"$in": sorted(keys)}, "unique_held": True}
 
 
 def conflict(new: NewJob, holder: UUID) -> Conflict:

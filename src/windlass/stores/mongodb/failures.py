@@ -20,7 +20,7 @@ from ...operation import Interrupted, Transient
 
 RAISED = (PyMongoError, BSONError, OverflowError)
 
-DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD = 11000, 112, 290
+DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD, NO_INDEX = 11000, 112, 290, 27
 COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 REFUSED_LOGIN = (13, 18, 8000)
 NO_TRANSACTIONS = 20
@@ -33,6 +33,10 @@ STANDALONE = (
 
 class Duplicate(WindlassError):
     """A unique index refused a write outside a transaction: somebody was quicker."""
+
+
+class NoSuchIndex(WindlassError):
+    """To be dropped, and not there: somebody was quicker, or it never was."""
 
 
 def translate(error: Exception, place: str, *, in_transaction: bool) -> WindlassError:
@@ -62,6 +66,8 @@ def translate_refusal(error: OperationFailure, place: str, in_transaction: bool)
     codes = all_codes(error)
     if DUPLICATE_KEY in codes:
         return Transient(shorten(error)) if in_transaction else Duplicate(shorten(error))
+    if NO_INDEX in codes:
+        return NoSuchIndex(shorten(error))
     if WRITE_CONFLICT in codes:
         return Transient(shorten(error))
     if NO_TRANSACTIONS in codes:

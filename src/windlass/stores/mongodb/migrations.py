@@ -7,6 +7,7 @@ index once and the others wait for it. Whoever writes the record says that he di
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .base import Base
 from .documents import HEAD, IN_LINE
-from .failures import Duplicate
+from .failures import Duplicate, NoSuchIndex
 
 HINTS_KEPT = 300  # seconds
 
@@ -31,18 +32,44 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewriting:
+    """A change of documents that finds nothing to do when it is made again."""
+
+    collection: str
+    method: str
+    arguments: tuple[Any, ...]
+
+    def at(self, prefix: str) -> Request:
+        return Request(prefix + self.collection, self.method, _named(self.arguments, prefix), alone=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Migration:
-    """`min_compatible`: the oldest code, by the newest migration that it knows, that can go on beside this one."""
+    """`min_compatible`: the oldest code, by the newest migration that it knows, that can go on beside this one.
+    Documents are rewritten, then indexes made, then those dropped whose place they take."""
 
     version: int
     name: str
     min_compatible: int
     indexes: tuple[Index, ...]
+    rewritings: tuple[Rewriting, ...] = ()
+    drops: tuple[tuple[str, str], ...] = ()  # collection and index
+
+
+def _named(value: Any, prefix: str) -> Any:
+    """With the names of collections, `{keys}`, filled in."""
+    if isinstance(value, dict):
+        return {key: _named(inner, prefix) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_named(inner, prefix) for inner in value)
+    return f"{prefix}keys" if value == "{keys}" else value
 
 
 def up(*fields: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, 1) for name in fields)
 
+
+WITHOUT_SCOPE = {"_id.scope": {"$exists": False}}
 
 MIGRATIONS = (
     Migration(
@@ -132,35 +159,78 @@ MIGRATIONS = (
             Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
         ),
     ),
+    # A unique key is one of its job's type; the records of keys that outlive their jobs say which that was.
     Migration(
         2,
-        "0002 who has waited for a chain",
+        "0002 keys by type, dependents",
         2,
         (
-            # Those that wait no longer as well.
+            # Who waits for a chain, and who has waited for it.
             Index("edges", "dependents", up("chain_id", "job")),
+            Index(
+                "jobs",
+                "held_keys_by_scope",
+                up("tenant", "unique_key", "unique_scope"),
+                {"unique": True, "partialFilterExpression": {"unique_held": True}},
+            ),
         ),
+        rewritings=(
+            Rewriting(
+                "jobs",
+                "update_many",
+                (
+                    {"unique_key": {"$exists": True}, "unique_scope": {"$exists": False}},
+                    [{"$set": {"unique_scope": "$type"}}],
+                ),
+            ),
+            Rewriting(
+                "keys",
+                "aggregate",
+                (
+                    [
+                        {"$match": WITHOUT_SCOPE},
+                        {"$set": {"_id": {"tenant": "$_id.tenant", "scope": "$type", "key": "$_id.key"}}},
+                        {"$merge": {"into": "{keys}", "whenMatched": "keepExisting"}},
+                    ],
+                ),
+            ),
+            Rewriting("keys", "delete_many", (WITHOUT_SCOPE,)),
+        ),
+        drops=(("jobs", "held_keys"),),
     ),
 )
 LATEST = MIGRATIONS[-1].version
+DROPPED = {drop for migration in MIGRATIONS for drop in migration.drops}  # what nobody need make any more
 
 
 class Migrations(Base):
     def migrate(self) -> Operation[list[str]]:
         if (yield from self.check_schema()):
             return []
-        applied = []
-        for migration in MIGRATIONS:
-            for collection in sorted({index.collection for index in migration.indexes}):
-                models = [
-                    IndexModel(list(index.keys), name=index.name, **index.options)
-                    for index in migration.indexes
-                    if index.collection == collection
-                ]
-                yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
-            if (yield from self._record(migration)):
-                applied.append(migration.name)
-        return applied
+        rows = yield Request(self.migrations, "find", ({}, {"_id": 1}), alone=True)
+        there = {row["_id"] for row in rows}
+        missing = [migration for migration in MIGRATIONS if migration.version not in there]
+        done = False
+        for migration in missing:
+            yield from self._apply(migration)
+            done = yield from self._record(migration)
+        # Of many who start at once, each of whom does it all, the one that writes the last record tells of it.
+        return [migration.name for migration in missing] if done else []
+
+    def _apply(self, migration: Migration) -> Operation[None]:
+        for rewriting in migration.rewritings:
+            yield rewriting.at(self.prefix)
+        wanted = [index for index in migration.indexes if (index.collection, index.name) not in DROPPED]
+        for collection in sorted({index.collection for index in wanted}):
+            models = [
+                IndexModel(list(index.keys), name=index.name, **index.options)
+                for index in wanted
+                if index.collection == collection
+            ]
+            yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
+        for collection, name in migration.drops:
+            with suppress(NoSuchIndex):
+                yield Request(self.prefix + collection, "drop_index", (name,), alone=True)
 
     def _record(self, migration: Migration) -> Operation[bool]:
         now = {"$cond": [{"$eq": [{"$type": "$applied_at"}, "missing"]}, "$$NOW", "$applied_at"]}
@@ -191,12 +261,22 @@ class Migrations(Base):
         lines = []
         for migration in MIGRATIONS:
             lines.append(f"// {migration.name}")
+            for rewriting in migration.rewritings:
+                request = rewriting.at(self.prefix)
+                head, *rest = request.method.split("_")
+                method = head + "".join(part.title() for part in rest)
+                arguments = ", ".join(map(json.dumps, request.arguments))
+                lines.append(f'db.getCollection("{request.collection}").{method}({arguments});')
             for index in migration.indexes:
                 options = json.dumps({"name": index.name, **index.options})
                 lines.append(
                     f'db.getCollection("{self.prefix}{index.collection}")'
                     f".createIndex({json.dumps(dict(index.keys))}, {options});"
                 )
+            lines += [
+                f'db.getCollection("{self.prefix}{collection}").dropIndex("{name}");'
+                for collection, name in migration.drops
+            ]
             record = json.dumps({"name": migration.name, "min_compatible": migration.min_compatible})
             lines.append(
                 f'db.getCollection("{self.migrations}").updateOne({{_id: {migration.version}}}, '

@@ -104,8 +104,8 @@ OTHER_CHAINS = """AND NOT EXISTS (
 
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
-    "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts progress trace if_failed chain_trace"
+    "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_scope "
+    "unique_until order_key schedule labels error attempts progress trace if_failed chain_trace"
 ).split()
 
 
@@ -145,6 +145,7 @@ class PostgresStore(SqlStore):
             "schema": self.schema,
             "prefix": self.prefix,
             "partial": PARTIAL,
+            "any_type": "chr(31)",
             "keep_default": str(KEEP_SECONDS),
             "channel": self.channel,
             "now": f"(now() + interval '{offset} microseconds')" if offset else "now()",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,11 @@ from ..waiting import Waiting
 from .query import Library
 from .rows import RowReader, new_job
 
+Key: TypeAlias = tuple[str, str, str, str]  # tenant, scope, key, and whether it lives with its job or outlives it
+
+REPLACED_BY = (
+    "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_scope unique_key window_seconds"
+).split()
 TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
 
 
@@ -63,6 +68,9 @@ class Enqueueing(Waiting):
                 return done
         answers = yield from _Adding(self, jobs, resent=resent).run()
         return [answers[position] for position in range(len(jobs))]
+
+    def free_own_key(self, id: UUID, token: UUID, scope: str, key: str) -> Operation[None]:
+        yield self.statement("free_own_key", id=id, token=token, scope=scope, key=key)
 
     def chains_of(self, ids: Collection[UUID]) -> Operation[dict[UUID, UUID]]:
         rows = yield self.statement("find_chains", ids=self.array(sorted(ids)))
@@ -187,13 +195,13 @@ class _Adding:
                 left.add(position)  # whoever was in the way is gone
         return [position for position in positions if position in left]
 
-    def _holders(self, jobs: Sequence[NewJob]) -> Operation[dict[tuple[str, str, str], Holder]]:
+    def _holders(self, jobs: Sequence[NewJob]) -> Operation[dict[Key, Holder]]:
         if not jobs:
             return {}
         rows = yield self.store.many("key_holders", jobs)
         return {
-            (tenant, key, "live" if until else "kept"): Holder(self.store.rows.to_uuid(id), until)
-            for tenant, key, id, until in rows
+            (tenant, scope, key, "live" if until else "kept"): Holder(self.store.rows.to_uuid(id), until)
+            for tenant, scope, key, id, until in rows
         }
 
     def _yield_to(self, holder: Holder, position: int, there: Job | None) -> Operation[bool]:
@@ -228,9 +236,9 @@ class _Adding:
             self.answers[position] = Enqueued(answer.job, False)
 
 
-def _key(job: NewJob) -> tuple[str, str, str]:
+def _key(job: NewJob) -> Key:
     family = "live" if job.unique_until in ("claimed", "finished") else "kept"
-    return (job.tenant, job.unique_key or "", family if job.unique_key else "")
+    return (job.tenant, job.unique_scope, job.unique_key or "", family if job.unique_key else "")
 
 
 def _conflict(job: NewJob) -> Conflict:
@@ -238,8 +246,7 @@ def _conflict(job: NewJob) -> Conflict:
 
 
 def _replacement(job: NewJob) -> dict[str, Any]:
-    names = "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_key window_seconds".split()
-    return {name: getattr(job, name) for name in names}
+    return {name: getattr(job, name) for name in REPLACED_BY}
 
 
 def _gone(job: NewJob, id: UUID) -> Job:

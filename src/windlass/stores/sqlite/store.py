@@ -30,8 +30,8 @@ NOW = "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000
 
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt rank chain_index chain_id queue type tenant input output "
-    "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_until "
-    "order_key schedule labels error attempts progress trace if_failed chain_trace"
+    "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_scope "
+    "unique_until order_key schedule labels error attempts progress trace if_failed chain_trace"
 ).split()
 
 
@@ -55,6 +55,7 @@ class SqliteStore(SqlStore):
             "prefix": self.prefix,
             "state": "text",
             "partial": PARTIAL,
+            "any_type": "char(31)",
             "keep_default": str(KEEP_SECONDS),
             "uuid": "text",
             "moment": "integer",

@@ -1,5 +1,8 @@
-INSERT INTO {keys} (tenant, key, job_id, ends_at)
-SELECT tenant, unique_key, id, {now} + make_interval(secs => window_seconds)
-FROM json_to_recordset(:rows::text::json) AS given (tenant text, unique_key text, id uuid, window_seconds float8)
+INSERT INTO {keys} (tenant, scope, key, job_id, ends_at)
+SELECT tenant, unique_scope, unique_key, id, {now} + make_interval(secs => window_seconds)
+FROM json_to_recordset(:rows::text::json) AS given (
+    tenant text, unique_scope text, unique_key text, id uuid, window_seconds float8)
+WHERE NOT EXISTS (
+    SELECT FROM {keys} AS k WHERE k.tenant = given.tenant AND k.scope = {any_type} AND k.key = given.unique_key)
 ON CONFLICT DO NOTHING
 RETURNING job_id

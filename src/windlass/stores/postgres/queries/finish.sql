@@ -10,7 +10,7 @@ WITH given AS (
     INSERT INTO {history} ({history_columns})
     SELECT id, run_at, created_at, {now}, {now} + make_interval(secs => nullif(stay, -1)), new_state, attempt,
         slot, rank, chain_index, chain_id, queue, type, tenant, input, output, max_attempts, lease_seconds,
-        keep, policy, token, worker, claimed_at, expires_at, unique_key, unique_until, order_key, schedule,
+        keep, policy, token, worker, claimed_at, expires_at, unique_key, unique_scope, unique_until, order_key, schedule,
         labels, new_error, coalesce(story, attempts), coalesce(said, progress), trace, if_failed, chain_trace
     FROM gone WHERE keep <> 0
 ), tallied AS (

@@ -10,5 +10,6 @@ UPDATE {jobs} SET
     rank = :rank::smallint,
     labels = :labels::text,
     expires_at = coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8))
-WHERE tenant = :tenant::text AND unique_key = :unique_key::text AND unique_held AND state IN ('pending', 'blocked')
+WHERE tenant = :tenant::text AND unique_scope = :unique_scope::text AND unique_key = :unique_key::text AND unique_held
+    AND state IN ('pending', 'blocked')
 RETURNING id

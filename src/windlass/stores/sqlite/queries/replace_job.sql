@@ -10,5 +10,6 @@ UPDATE {jobs} SET
     rank = :rank,
     labels = :labels,
     expires_at = coalesce(:expires_at, {now} + CAST(:expires_seconds * 1000000 AS integer))
-WHERE tenant = :tenant AND unique_key = :unique_key AND unique_held AND state IN ('pending', 'blocked')
+WHERE tenant = :tenant AND unique_scope = :unique_scope AND unique_key = :unique_key AND unique_held
+    AND state IN ('pending', 'blocked')
 RETURNING id
