@@ -152,11 +152,11 @@ def describe_error(error: BaseException | str) -> JobError:
         return error.error
     try:
         message = str(error)
-    except Exception:
+    except BaseException:
         message = f"<{type(error).__name__} whose message cannot be shown>"
     try:
         trace = "".join(tracebacks.format_exception(error, limit=50))
-    except Exception:
+    except BaseException:
         trace = ""
     return JobError(type(error).__name__[:TYPE_LIMIT], make_safe(message), make_safe(trace, from_end=True) or None)
 

@@ -48,7 +48,7 @@ class Working:
         rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
     ) -> int:  # fmt: skip
         """Work, in an event loop of its own, until stopped by a signal (or idle): how many jobs were run."""
-        from .worker.loops import runner
+        from .worker.alone import run_alone
 
         worker = self.worker(
             queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
@@ -56,14 +56,12 @@ class Working:
         )  # fmt: skip
 
         async def work() -> int:
-            worker.heed_signals()
             try:
                 return await worker.run()
             finally:
                 await self.store.connections.aclose_loop()
 
-        with runner() as loop:
-            return loop.run(work())
+        return run_alone(worker, work)
 
     async def arun_worker(
         self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,

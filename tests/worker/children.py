@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +24,18 @@ def disturbed_once(marker: str) -> str:
         Path(marker).touch()
         raise BlockConflict("the database asked for another try")
     return "done"
+
+
+@app.task(isolation="process", max_attempts=1)
+def which() -> int:
+    return os.getpid()
+
+
+@app.task(isolation="process", max_attempts=1, timeout="1s")
+def naps(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@app.task(isolation="process", max_attempts=1)
+def never_gets_there() -> None:
+    os._exit(7)

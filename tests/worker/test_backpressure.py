@@ -39,7 +39,7 @@ class Slow:
     def is_over(self) -> bool:
         worker, pump = self.worker, self.worker.pump
         nothing_found = pump.idle and not pump._in_round and not len(worker.buffer) and not worker.running
-        return nothing_found or worker._stopping.is_set()
+        return nothing_found or worker.stopping.asked.is_set()
 
     def look(self) -> None:
         waiting = self.worker.settler.waiting

@@ -44,6 +44,10 @@ def parse_queues(text: str | None) -> dict[str, int | None] | None:
 @click.option("--supervised-by", type=int, hidden=True)
 def worker(target: str, processes: int | None, supervised_by: int | None, **options: Any) -> None:
     """Run jobs. SIGTERM stops gently, a second one at once."""
+    if supervised_by is not None:
+        from ..worker.watchdog import die_with_parent
+
+        die_with_parent()
     app = find_app(target, None)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     options["queues"] = parse_queues(options["queues"])
@@ -52,33 +56,33 @@ def worker(target: str, processes: int | None, supervised_by: int | None, **opti
     if processes is not None and supervised_by is None:
         from ..worker.supervisor import Supervisor
 
-        sys.exit(Supervisor(app, _again(target, options), processes).run())
+        arguments = _again(target, options)
+        sys.exit(Supervisor(app, arguments, processes, grace_seconds=to_seconds(options["grace"])).run())
     with contextlib.suppress(KeyboardInterrupt):
         app.close()  # whatever the import of the app has opened
         run_in_loop(app, options, supervised_by)
 
 
 def run_in_loop(app: Windlass, options: dict[str, Any], supervised_by: int | None) -> None:
-    from ..worker.loops import runner
+    from ..worker.alone import run_alone
     from ..worker.status import show
     from ..worker.supervisor import Reporter
     from ..worker.worker import Worker
 
-    async def work() -> None:
-        worker = Worker(app, **options)
+    worker = Worker(app, **options)
+
+    async def work() -> int:
         if supervised_by is not None:
             loop = asyncio.get_running_loop()
-            worker.report = Reporter(supervised_by, lambda: loop.call_soon_threadsafe(worker.end))
-        worker.heed_signals()
+            worker.report = Reporter(supervised_by, lambda: loop.call_soon_threadsafe(worker.stopping.begin))
         status = asyncio.create_task(show(worker))
         try:
-            await worker.run()
+            return await worker.run()
         finally:
             status.cancel()
             await app.aclose()
 
-    with runner() as loop:
-        loop.run(work())
+    run_alone(worker, work, is_program=True, supervised=supervised_by is not None)
 
 
 def _again(target: str, options: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 
@@ -91,7 +92,20 @@ class Buffer:
         future: asyncio.Future[Attempt | None] = asyncio.get_running_loop().create_future()
         self._kept.append(future)
         self.room_made.set()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.done() or future.cancelled():
+                with contextlib.suppress(ValueError):
+                    self._kept.remove(future)
+            elif (attempt := future.result()) is not None:
+                self._put_back(attempt)
+            raise
+
+    def _put_back(self, attempt: Attempt) -> None:
+        """What a slot was given that has been cancelled meanwhile is the next one's."""
+        self.items.appendleft(attempt)
+        self._wake_one()
 
     def pop(self) -> Attempt | None:
         """The next, if there is no need to wait."""
@@ -117,6 +131,9 @@ class Buffer:
             except asyncio.CancelledError:
                 if future.done() and not future.cancelled():
                     self._wake_one()  # what it was woken for is another's now
+                else:
+                    with contextlib.suppress(ValueError):
+                        self._waiting.remove(future)
                 raise
         return self.pop() or self.items.popleft()
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..working import Queues
+from ..call import check_name
+from ..errors import InvalidInput
 from ..job import Job
 from ..stores.store import Position
 
@@ -42,3 +46,17 @@ class Served:
             last = jobs[-1]
             self.after = Position(-last.priority, last.run_at, last.id)
         self.held += len(jobs)
+
+
+def queue_limits(queues: Queues | None) -> dict[str, int | None] | None:
+    """The queues that a worker serves, each with its limit; None for all."""
+    if queues is None:
+        return None
+    if isinstance(queues, str):
+        raise InvalidInput("queues is a list of names, or a mapping of names to limits")
+    limits = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues)
+    for name, limit in limits.items():
+        check_name("queue", name)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise InvalidInput(f"queue {name}: a limit is a number from 1 on, not {limit!r}")
+    return limits

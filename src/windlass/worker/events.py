@@ -76,10 +76,10 @@ class Events:
                     answer = hook(event)
                     if inspect.iscoroutine(answer):
                         asyncio.run(answer)
-                except Exception:
+                except BaseException:  # sys.exit, too: it would end this thread, and with it all hooks
                     log.exception("a hook for %s failed", event.name)
 
-    async def close(self) -> None:
+    async def close(self, within: float) -> None:
         if self._thread is not None:
             self._queue.put(None)
-            await asyncio.to_thread(self._thread.join, 5.0)
+            await asyncio.to_thread(self._thread.join, within)

@@ -52,11 +52,21 @@ class TimedOut(Interruption, TimeoutError):
 
 
 class Executor:
-    def __init__(self, app: Windlass, slots: int) -> None:
+    def __init__(self, app: Windlass) -> None:
         self.app = app
-        self.threads = Threads(slots)
-        self.processes = ChildProcesses(slots)
-        self._handlers = {name: (task, self._handler(task)) for name, task in app.tasks.items()}
+        self.threads = Threads()
+        self.processes = ChildProcesses(self.threads)
+        self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
+
+    def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
+        """Looked up for each job: a task may be registered while the worker runs, and is claimed from then on."""
+        task = self.app.tasks.get(name)
+        if task is None:
+            raise Snooze(f"this worker has no task {name!r}", after=UNREADABLE_SECONDS)
+        found = self._handlers.get(name)
+        if found is None or found[0] is not task:
+            found = self._handlers[name] = task, self._handler(task)
+        return found
 
     def _handler(self, task: Task[..., Any]) -> Handler:
         """How this task is called, its middleware around it."""
@@ -88,7 +98,6 @@ class Executor:
         if attempt.stop is not None:  # while it waited in the buffer
             return self._decide(attempt, asyncio.CancelledError(), 0.0)
         job = attempt.job
-        task, handler = self._handlers[job.type]
         attempt.task = slot
         current.set(attempt)
         result: object
@@ -97,6 +106,7 @@ class Executor:
             try:
                 if conflicts:  # the other needs time to end, and those that met must not meet again
                     await asyncio.sleep(random.random() * min(BLOCK_PAUSE * 2**conflicts, LONGEST_BLOCK_PAUSE))
+                task, handler = self._find(job.type)
                 arguments = _read(task, job)
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
@@ -107,15 +117,12 @@ class Executor:
                 if conflicts < BLOCK_TRIES and not attempt.interrupted:
                     continue
                 result = error.__cause__ or error
-            except asyncio.CancelledError as error:
-                if not attempt.interrupted:
-                    raise  # the slot itself is to end
-                slot.uncancel()
-                result = error
             except BaseException as error:  # recorded first, whatever it is
                 result = error
             break
         attempt.task = None
+        if attempt.interrupter is not None:  # its thread still runs, and is left behind: its lease fences it
+            return None
         if attempt.settled:
             _tell_what_is_ignored(attempt, result)
             return None
@@ -162,9 +169,9 @@ class Executor:
         task = self.app.tasks.get(type)
         return task is None or not isinstance(error, BaseException) or task.retry_rules.allow(error)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.threads.close()
-        await self.processes.close()
+        self.processes.close()
 
 
 def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:

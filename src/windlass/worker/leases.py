@@ -48,10 +48,13 @@ class Leases:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_soon(self) -> None:
         self._stopping = True
         self._wake.set()
-        self._thread.join(5.0)
+
+    def stop(self, within: float = 5.0) -> None:
+        self.stop_soon()
+        self._thread.join(within)
 
     def hold(self, attempts: Iterable[Attempt], since: float) -> None:
         """`since` is when the claim was sent, so that our idea of the lease ends before the store's."""
@@ -122,7 +125,7 @@ class Leases:
             wanted = [
                 (attempt, moment)
                 for attempt, moment in self._due.items()
-                if moment <= now or (asked and attempt.job.id in asked)
+                if (moment <= now or (asked and attempt.job.id in asked)) and not attempt.settled
             ]
             for attempt, _ in wanted:  # before it is asked for its block: one of the two sees the other
                 attempt.renewal = under_way
@@ -137,6 +140,8 @@ class Leases:
         renewals = self.app.run_operation(lambda: self.app.store.renew(leases))
         for attempt, renewal in zip(attempts, renewals, strict=True):
             if renewal.expires_at is None:
+                if self._may_be_done(attempt):
+                    continue
                 self.let_go([attempt])
             else:
                 attempt.renewed(renewal.expires_at)
@@ -146,6 +151,18 @@ class Leases:
                         self._due[attempt] = sent + (min(again, LOCKED_SECONDS) if renewal.locked else again)
             if renewal.expires_at is None or renewal.cancel_requested:
                 self.told(attempt, renewal)
+
+    def _may_be_done(self, attempt: Attempt) -> bool:
+        """Its handler has settled it, or is just doing so: then there is nothing left to renew, and it may go on. If it
+        has lost its lease after all, the block it is in will be told."""
+        if attempt.settled or attempt.recorded is not None:
+            self.let_go([attempt])
+            return True
+        with self._lock:
+            if attempt.block is not None and attempt in self._due:
+                self._due[attempt] = time.monotonic() + ASK_SECONDS
+                return True
+        return False
 
 
 def _may_be_written(attempt: Attempt, due: float, now: float) -> bool:

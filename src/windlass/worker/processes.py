@@ -5,13 +5,14 @@ killed. A child runs one job after another, and a new one is started when it is 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import inspect
 import multiprocessing
 import os
+import select
+import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from multiprocessing.connection import Connection
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,7 +26,10 @@ from ..errors import WindlassError
 from ..job import Job
 from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze, describe_error
 from ..task import Task
+from .threads import Threads
+from .watchdog import die_with_parent
 
+CHILD_TRIES = 3  # children that are tried when one is dead before it has the job
 CHILD_NAME = "windlass-handler"
 _context = multiprocessing.get_context("spawn")
 
@@ -40,34 +44,27 @@ class ProcessDied(Interruption):
     """The child process that ran the handler ended before the handler did."""
 
 
+class NotBegun(ProcessDied):
+    """The child process was dead, or died, before it had the job."""
+
+
 class ChildProcesses:
     """As many children as jobs run in them at once, at most one for each slot."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
-        self._waiting = ThreadPoolExecutor(slots, thread_name_prefix="windlass-child")
 
     async def run(self, attempt: Attempt, task: Task[..., Any]) -> Any:
-        child = self._idle.pop() if self._idle else _Child()
-        self._all.add(child)
-        loop = asyncio.get_running_loop()
-        attempt.interrupter = child.kill
-        answer = loop.run_in_executor(self._waiting, child.run, _place(task), attempt)
-        try:
-            kind, value = await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            child.kill()
-            with contextlib.suppress(ProcessDied):
-                await answer
-            self._all.discard(child)
-            raise
-        except ProcessDied:
-            self._all.discard(child)
-            raise
-        finally:
-            attempt.interrupter = None
-        self._idle.append(child)
+        place = _place(task)
+        for tries_left in reversed(range(CHILD_TRIES)):
+            try:
+                kind, value = await self._run_in(self._take(), place, attempt)
+                break
+            except NotBegun:
+                if attempt.interrupted or not tries_left:
+                    raise
         if kind == "continue":
             return Continue(value)
         if kind == "settled":
@@ -77,12 +74,36 @@ class ChildProcesses:
             raise _raised(kind, value)
         return task.signature.decode_result(value)
 
-    async def close(self) -> None:
-        for child in self._all:
-            child.kill()
-        self._all.clear()
+    async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
+        try:
+            answer: tuple[str, Any] = await self._threads.run(attempt, lambda: child.run(place, attempt), child.kill)
+        except BaseException:
+            self._drop(child)
+            raise
+        if child.doomed:  # killed too late: its answer was on the way
+            self._drop(child)
+        else:
+            self._idle.append(child)
+        return answer
+
+    def _take(self) -> _Child:
+        while self._idle:
+            child = self._idle.pop()
+            if not child.doomed and child.process.is_alive():
+                return child
+            self._drop(child)
+        child = _Child()
+        self._all.add(child)
+        return child
+
+    def _drop(self, child: _Child) -> None:
+        self._all.discard(child)
+        child.kill()
+
+    def close(self) -> None:
+        for child in list(self._all):
+            self._drop(child)
         self._idle.clear()
-        self._waiting.shutdown(wait=False)
 
 
 def _place(task: Task[..., Any]) -> tuple[str, str, str | None]:
@@ -112,19 +133,23 @@ def _home(task: Task[..., Any]) -> str:
 
 class _Child:
     def __init__(self) -> None:
+        self.doomed = False
         self.pipe, theirs = _context.Pipe()
-        self.process = _context.Process(target=serve, args=(theirs,), name=CHILD_NAME, daemon=True)
+        self.process = _context.Process(target=serve, args=(theirs, os.getpid()), name=CHILD_NAME, daemon=True)
         self.process.start()
         theirs.close()
 
     def run(self, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
+        begun = False
         try:
             self.pipe.send((place, job, attempt.token, attempt.waited_for))
             while True:
                 kind, value = self.pipe.recv()
-                if kind == "progress":
+                if kind == "begun":
+                    begun = True
+                elif kind == "progress":
                     attempt.progress(*value)
                 elif kind == "log":
                     attempt.log(value)
@@ -132,9 +157,11 @@ class _Child:
                     return kind, value
         except (EOFError, OSError) as error:
             self.process.join(5.0)
-            raise ProcessDied(f"the child process ended with exit code {self.process.exitcode}") from error
+            died = ProcessDied if begun else NotBegun
+            raise died(f"the child process ended with exit code {self.process.exitcode}") from error
 
     def kill(self) -> None:
+        self.doomed = True
         self.process.kill()
 
 
@@ -152,14 +179,21 @@ class _ChildAttempt(Attempt):
         self._pipe.send(("log", text))
 
 
-def serve(pipe: Connection) -> None:
-    """A child's life."""
+def serve(pipe: Connection, parent: int) -> None:
+    """A child's life, which ends with its worker's. What stops a worker is for the worker alone to hear: signals are
+    often sent to all processes of a service, and the worker lets its jobs end first."""
+    die_with_parent(parent)
+    if hasattr(select, "poll"):
+        threading.Thread(target=_die_with_pipe, args=(pipe.fileno(),), name="windlass-parent", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _heed_not)  # not SIG_IGN, which the programs that a handler starts would inherit
     sys.path.insert(0, os.getcwd())
     while True:
         try:
             (module, name, home), job, token, blockers = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
+        pipe.send(("begun", None))
         task = None
         try:
             task = _find(module, name, home)
@@ -169,6 +203,18 @@ def serve(pipe: Connection) -> None:
         except BaseException as error:
             answer = _ended_badly(error, task)
         pipe.send(answer)
+
+
+def _heed_not(_number: int, _frame: object) -> None:
+    pass
+
+
+def _die_with_pipe(descriptor: int) -> None:
+    """Where the system does not end us with the worker, the end of its pipe tells."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(1)
 
 
 def _import(module: str) -> Any:

@@ -84,8 +84,15 @@ class Settler:
             while self.waiting:
                 batch = self._next_batch()
                 self.under_way = len(batch)
-                await self._write(batch)
-                self.under_way = 0
+                try:
+                    await self._write(batch)
+                except BaseException:
+                    self.waiting = batch + self.waiting  # to send it twice does no harm
+                    self._bytes += sum(len(settlement.output or "") for _, settlement in batch)
+                    self._something.set()
+                    raise
+                finally:
+                    self.under_way = 0
             self._nothing.set()
 
     def _next_batch(self) -> list[Ended]:

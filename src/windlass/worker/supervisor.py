@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import selectors
@@ -22,6 +23,8 @@ from uuid import UUID
 
 from ..app import Windlass
 from ..logs import Log
+from .stopping import ENDING_SECONDS, HURRY_SECONDS
+from .watchdog import Watchdog
 
 log = Log("windlass.supervisor")
 
@@ -29,6 +32,7 @@ MOST_EARLY_DEATHS = 5  # in a row, before any child got ready
 LONGEST_DELAY = 30.0
 LONGEST_SILENCE = 10  # leases for which a silent child is believed to be busy
 TICK_SECONDS = 0.25
+KILL_SECONDS = 1.0  # after which a child that should have ended is killed; the watchdog waits for twice as long
 
 
 @dataclass
@@ -40,20 +44,26 @@ class Child:
     heard_at: float = field(default_factory=time.monotonic)
     renewed_at: float = field(default_factory=time.monotonic)
     ready: bool = False
+    recycled: bool = False  # it ends since it has run as many jobs as one process may
     held: dict[UUID, float] = field(default_factory=dict)  # token -> seconds of its shortest lease
     rest: bytes = b""
 
-    def read(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+    def read(self) -> bool:
+        """What it has said; whether it has said anything."""
+        try:
             data = os.read(self.pipe, 1 << 16)
-            *lines, self.rest = (self.rest + data).split(b"\n")
-            for line in lines:
-                self.told(json.loads(line))
+        except BlockingIOError:
+            return False
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            self.told(json.loads(line))
+        return bool(data)
 
     def told(self, message: dict[str, object]) -> None:
         # When it was said, not when it is read: one who was held up himself would take old news for new.
         self.heard_at = max(self.heard_at, float(str(message["at"])))
         self.ready = self.ready or "ready" in message
+        self.recycled = self.recycled or "recycled" in message
         if "hold" in message:
             self.held[UUID(str(message["hold"]))] = float(str(message["seconds"]))
         if "drop" in message:
@@ -78,37 +88,63 @@ class Child:
 
 
 class Supervisor:
-    def __init__(self, app: Windlass, arguments: list[str], count: int) -> None:
-        self.app, self.arguments, self.count = app, arguments, count
+    def __init__(self, app: Windlass, arguments: list[str], count: int, grace_seconds: float = 30.0) -> None:
+        self.app, self.arguments, self.count, self.grace_seconds = app, arguments, count, grace_seconds
         self.children: list[Child] = []
         self.deaths = 0
         self.stopping = False
+        self._signals = self._passed_on = 0
+        self._kill_at = math.inf
+        self._failed = False
         self._start_at = [0.0] * count
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
+        self._watchdog = Watchdog()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._pass_on)
-        while True:
+            signal.signal(number, self._heard)
+        while not (self.stopping and not self.children):
+            self._pass_on()
             if not self.stopping:
                 self._start_missing()
             for key, _ in self._selector.select(TICK_SECONDS):
                 key.data.read()
             self._help_silent()
             self._bury_dead()
-            if self.deaths >= MOST_EARLY_DEATHS:
+            if self.deaths >= MOST_EARLY_DEATHS and not self.stopping:
                 log.error("%d worker processes died before they were ready: giving up", self.deaths)
-                self._pass_on(signal.SIGTERM, None)
-                self._wait_for_all()
-                return 1
-            if self.stopping and not self.children:
-                return 0
+                self._failed = True
+                self._stop(signal.SIGTERM, self.grace_seconds)
+            if time.monotonic() > self._kill_at:
+                self._kill_all()
+        return 1 if self._failed else 0
 
-    def _pass_on(self, number: int, _frame: object) -> None:
+    def _heard(self, _number: int, _frame: object) -> None:
+        """Only counted here, in the midst of anything: a child that is just being started must hear of it, too."""
+        self._signals += 1
+        seconds = self.grace_seconds + ENDING_SECONDS if self._signals == 1 else HURRY_SECONDS
+        self._watchdog.arm(seconds + 2 * KILL_SECONDS)
+
+    def _pass_on(self) -> None:
+        """The first signal stops the children, the second hurries them."""
+        if self._signals > self._passed_on:
+            if self._passed_on == 0:
+                self._stop(signal.SIGTERM, self.grace_seconds + ENDING_SECONDS)
+            if self._signals > 1:
+                self._stop(signal.SIGINT, HURRY_SECONDS)
+            self._passed_on = self._signals
+
+    def _stop(self, number: signal.Signals, within: float) -> None:
         self.stopping = True
+        self._kill_at = min(self._kill_at, time.monotonic() + within + KILL_SECONDS)
         for child in self.children:
             with contextlib.suppress(ProcessLookupError):
-                child.process.send_signal(signal.SIGTERM)
+                child.process.send_signal(number)
+
+    def _kill_all(self) -> None:
+        for child in self.children:
+            log.error("process %d does not end, and is killed", child.process.pid)
+            child.process.kill()
 
     def _start_missing(self) -> None:
         due = [index for index, moment in enumerate(self._start_at) if moment <= time.monotonic()]
@@ -139,23 +175,25 @@ class Supervisor:
 
     def _bury_dead(self) -> None:
         for child in [child for child in self.children if child.process.poll() is not None]:
+            while child.read():
+                pass
             self.children.remove(child)
             self._selector.unregister(child.pipe)
             os.close(child.pipe)
             self.deaths = 0 if child.ready else self.deaths + 1
-            if child.process.returncode == 0 and not self.stopping:
+            code = child.process.returncode
+            if self.stopping:
+                unstarted = code == -signal.SIGTERM and not child.ready  # it had nothing to leave behind
+                self._failed = self._failed or (code != 0 and not unstarted)
+            elif child.recycled and code == 0:
+                log.info("process %d has run as many jobs as it may; another starts", child.process.pid)
+            elif code == 0:
                 self.stopping = not self.children  # it was told to end when there is no more to do
                 self.count -= 1
-            elif not self.stopping:
+            else:
                 delay = min(LONGEST_DELAY, 0.1 * 2**self.deaths) * random.uniform(0.5, 1.5)
-                log.warning("process %d ended with %s; another starts in %.1f s", child.process.pid,
-                            child.process.returncode, delay)  # fmt: skip
+                log.warning("process %d ended with %s; another starts in %.1f s", child.process.pid, code, delay)
                 self._start_at = [max(moment, time.monotonic() + delay) for moment in self._start_at]
-
-    def _wait_for_all(self) -> None:
-        for child in self.children:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(10.0)
 
 
 class Reporter:

@@ -1,13 +1,16 @@
-"""Sync handlers in threads. An interruption is raised in the thread itself, at its next step of Python code."""
+"""Sync handlers in threads. An interruption is raised in the thread itself, at its next step of Python code.
+
+The threads are daemons: one whose handler does not end does not keep the process from ending.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import ctypes
+import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..attempt import Attempt
@@ -18,52 +21,101 @@ class Interruption(BaseException):
 
 
 class Threads:
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self._pool: ThreadPoolExecutor | None = None
+    """As many threads as run at once; one that has ended its call waits for the next."""
 
-    async def run(self, attempt: Attempt, function: Callable[[], Any]) -> Any:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="windlass-handler")
+    def __init__(self) -> None:
+        self.closed = False
+        self._idle: list[_Thread] = []
+
+    async def run(self, attempt: Attempt, function: Callable[[], Any], kill: Callable[[], None] | None = None) -> Any:
+        """The function, in a thread. `kill` ends it for certain, where there is a way.
+
+        A thread is interrupted and waited for, since its work goes on until it has ended. Only when the worker ends
+        is it left behind, and then `attempt.interrupter` stays: a sign that the handler still runs.
+        """
+        loop = asyncio.get_running_loop()
         call = _Call(contextvars.copy_context(), function)
-        future = asyncio.wrap_future(self._pool.submit(call))
-        attempt.interrupter = call.interrupt
-        try:
-            # Shielded: the thread is interrupted and waited for, since its work goes on until it has ended.
-            while not future.done():
-                try:
-                    await asyncio.shield(future)
-                except asyncio.CancelledError:
-                    if attempt.stop is None:
-                        raise
-                    asyncio.current_task().uncancel()  # type: ignore[union-attr]
-            value, error = future.result()
-        finally:
-            attempt.interrupter = None
-        if error is not None:
-            raise error
-        return value
+        interrupt = kill or call.interrupt
+        thread = self._idle.pop() if self._idle else _Thread()
+        thread.begin(call, lambda: self._has_ended(thread, call), loop)
+        attempt.interrupter = interrupt
+        cancelled: asyncio.CancelledError | None = None
+        while not call.ended:
+            call.waiter = loop.create_future()
+            try:
+                await call.waiter
+            except asyncio.CancelledError as error:
+                if self.closed and kill is None:
+                    raise
+                cancelled = error
+                interrupt()
+        attempt.interrupter = None
+        if cancelled is not None:
+            raise cancelled
+        if call.error is not None:
+            raise call.error
+        return call.value
+
+    def _has_ended(self, thread: _Thread, call: _Call) -> None:
+        """In the loop."""
+        call.ended = True
+        if self.closed:
+            thread.end()
+        else:
+            self._idle.append(thread)
+        if call.waiter is not None and not call.waiter.done():
+            call.waiter.set_result(None)
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self.closed = True
+        while self._idle:
+            self._idle.pop().end()
+
+
+class _Thread:
+    """Runs one call after another."""
+
+    def __init__(self) -> None:
+        self._next: queue.SimpleQueue[tuple[_Call, Callable[[], None], asyncio.AbstractEventLoop] | None]
+        self._next = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
+
+    def begin(self, call: _Call, ended: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        self._next.put((call, ended, loop))
+
+    def end(self) -> None:
+        self._next.put(None)
+
+    def _run(self) -> None:
+        while (given := self._next.get()) is not None:
+            call, ended, loop = given
+            call()
+            try:
+                loop.call_soon_threadsafe(ended)
+            except RuntimeError:
+                return  # the loop has ended before the handler
+            del given, call, ended, loop  # while it waits, nothing of the job is kept
 
 
 class _Call:
-    """A handler on its way through a thread. What it raises comes back as a value: a future cannot carry StopIteration,
+    """A handler on its way through a thread. What it raises is kept as a value: a future cannot carry StopIteration,
     and GeneratorExit from a future would close the coroutines that wait for it."""
 
     def __init__(self, context: contextvars.Context, function: Callable[[], Any]) -> None:
         self.context, self.function = context, function
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.ended = False  # as the loop knows it
+        self.waiter: asyncio.Future[None] | None = None
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._interrupted = False
 
-    def __call__(self) -> tuple[Any, BaseException | None]:
+    def __call__(self) -> None:
         try:
-            return self._run(), None
+            self.value = self._run()
         except BaseException as error:
-            return None, error
+            self.error = error
 
     def _run(self) -> Any:
         with self._lock:
@@ -79,9 +131,9 @@ class _Call:
 
     def interrupt(self) -> None:
         with self._lock:
-            self._interrupted = True
-            if self._thread is not None:
+            if self._thread is not None and not self._interrupted:
                 _raise_in(self._thread, Interruption)
+            self._interrupted = True
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

@@ -11,42 +11,43 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
-import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
-from ..call import check_name
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, WindlassError
 from ..identity import Identity
 from ..job import Job, NewJob
 from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
-from ..outcome import Settlement, decide, give_back
+from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
 from ..working import Queues
 from .buffer import Buffer
+from .claiming import queue_limits
 from .events import Events
 from .executor import Executor
 from .leases import Leases
+from .loops import keep_on
 from .outcomes import log_outcome
 from .processes import refuse_in_child
 from .pump import Pump
 from .scheduler import Scheduler
 from .settler import Ended, Settler
+from .slots import Slots
+from .stopping import ENDING_SECONDS, INTERRUPTED_SECONDS, WRITING_SECONDS, Stopping
 from .upkeep import Upkeep
+from .watchdog import Watchdog
 
 log = Log("windlass.worker")
-
-BREATH = 64  # jobs that a slot runs before it lets the others of the loop have their turn
 
 
 class Worker:
@@ -67,16 +68,19 @@ class Worker:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= 10_000:
             raise InvalidInput(f"concurrency is a number from 1 to 10,000, not {concurrency!r}")
         self.app, self.concurrency, self.until_idle, self.max_jobs = app, concurrency, until_idle, max_jobs
-        self.queues = _queue_limits(queues)
+        self.queues = queue_limits(queues)
         self.poll_seconds, self.rescue_seconds = to_seconds(poll_interval), to_seconds(rescue_interval)
         self.grace_seconds = to_seconds(grace)
+        self.stopping = Stopping(self.grace_seconds)
         self.identity = Identity()
         self.running: set[Attempt] = set()
         self.started = self.completed = self.failed = self.retried = 0
         self.report: Callable[..., None] | None = None
+        self.alone = False  # whether its event loop is there for nothing else
+        self.watchdog: Watchdog | None = None  # where the process is to end with the worker
+        self.left_behind = 0  # attempts that did not end in time, or whose outcome could not be written
         self._held_up = False
-        self._stopping = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._over = False
         self._task: asyncio.Task[int] | None = None
 
     # Its life
@@ -84,25 +88,33 @@ class Worker:
     async def run(self) -> int:
         """Work until stopped (or idle, or `max_jobs` were run): how many jobs were run."""
         await self._open()
+        self.slots.start()
         helpers = [
-            asyncio.create_task(work, name=f"windlass {name}")
-            for name, work in (
-                ("settler", self.settler.run()),
-                ("upkeep", self.upkeep.run()),
-                ("scheduler", self.scheduler.run()),
+            asyncio.create_task(keep_on(work, is_over), name=f"windlass {name}")
+            for name, work, is_over in (
+                ("watch", self._until_end, lambda: self._over),
+                ("pump", self.pump.run, lambda: self.pump.stopping),
+                ("settler", self.settler.run, lambda: self._over),
+                ("upkeep", self.upkeep.run, lambda: self._over),
+                ("scheduler", self.scheduler.run, lambda: self._over),
             )
         ]
-        slots = [asyncio.create_task(self._slot(), name="windlass slot") for _ in range(self.concurrency)]
-        pump = asyncio.create_task(self.pump.run(), name="windlass pump")
-        watch = asyncio.create_task(self._until_end(), name="windlass watch")
+        wait = partial(asyncio.wait, helpers, return_when=asyncio.FIRST_COMPLETED)
         try:
-            await asyncio.wait([watch, pump, *helpers], return_when=asyncio.FIRST_COMPLETED)
-            for task in (pump, *helpers):
+            await keep_on(wait, lambda: not self.alone)
+            for task in helpers:
                 if task.done() and not task.cancelled() and (error := task.exception()):
                     raise error
         finally:
-            await self._shut_down(pump, watch, slots, helpers)
+            self._say_if_recycled()
+            await self._shut_down(helpers)
         return self.started
+
+    def _say_if_recycled(self) -> None:
+        """A supervisor then starts another process; one that ends since nothing is left to do is not replaced."""
+        enough = self.max_jobs is not None and self.started >= self.max_jobs
+        if self.report is not None and enough and not self.stopping.asked.is_set():
+            self.report(recycled=True)
 
     async def _open(self) -> None:
         refuse_in_child()
@@ -110,7 +122,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self.buffer = Buffer(self.concurrency)
         self.events = Events(self.app)
-        self.executor = Executor(self.app, self.concurrency)
+        self.executor = Executor(self.app)
         self.leases = Leases(
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
@@ -121,6 +133,9 @@ class Worker:
         )  # fmt: skip
         self.settler = Settler(
             self.app, self._settled, self.pump.may_follow, self.pump.not_following, self._handed, self.identity.name
+        )
+        self.slots = Slots(
+            self.concurrency, self.buffer, self.settler, self.executor.execute, self._begins, self._ended
         )
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
@@ -139,10 +154,10 @@ class Worker:
     async def _until_end(self) -> None:
         """Until someone says stop, or there is no more to do."""
         if not self.until_idle and self.max_jobs is None:
-            await self._stopping.wait()
+            await self.stopping.asked.wait()
             return
         all_ended = False  # also what has expired
-        while not self._stopping.is_set():
+        while not self.stopping.asked.is_set():
             busy = len(self.buffer) or self.running or self.settler.waiting or self.settler.under_way
             if not busy and self.max_jobs is not None and self.started >= self.max_jobs:
                 return
@@ -160,43 +175,58 @@ class Worker:
 
     def stop(self) -> None:
         """Claim no more, give back what was not started, let the rest end (within `grace`). Again: at once."""
-        if self._stopping.is_set():
-            self._hurry.set()
-        self._stopping.set()
+        if self.stopping.asked.is_set():
+            self.stopping.hurry_up()
+        self.stopping.begin()
 
-    def end(self) -> None:
-        """Stop, however often it is said."""
-        self._stopping.set()
-
-    async def _shut_down(self, pump: Any, watch: Any, slots: list[Any], helpers: list[Any]) -> None:
-        self._stopping.set()
-        self.pump.stop()
-        await _ended(pump, within=5.0)
-        log.info("worker %s claims no more", self.identity.name, extra={"worker": self.identity.name})
-        self._give_back(self.buffer.clear())
-        await self._let_end()
-        await _ended(asyncio.create_task(self.settler.drained()), within=self.grace_seconds if self.running else 10.0)
-        for task in (watch, *slots, *helpers):
-            task.cancel()
-        await asyncio.wait([watch, *slots, *helpers], timeout=1.0)
-        self._deafen()
-        await asyncio.to_thread(self.leases.stop)
+    async def _shut_down(self, helpers: list[asyncio.Task[None]]) -> None:
+        self.stopping.begin()
+        if self.watchdog is not None:
+            self.watchdog.arm(self.stopping.left(ENDING_SECONDS))
+        try:
+            await self._wind_down(helpers)
+        finally:
+            self._over = self.slots.ending = True
+            for task in (*self.slots.tasks, *helpers):
+                task.cancel()
+            self._deafen()
+            self.executor.close()
+            self.leases.stop_soon()
+        await asyncio.wait(helpers, timeout=0.5)
+        await asyncio.to_thread(self.leases.stop, 0.5)
         with contextlib.suppress(Exception):  # it will be missed, and struck off the list
-            await self.upkeep.farewell()
-        await self.executor.close()
-        await self.events.close()
+            await asyncio.wait_for(self.upkeep.farewell(), max(0.5, self.stopping.left(WRITING_SECONDS)))
+        await self.events.close(max(0.5, self.stopping.left(WRITING_SECONDS)))
         log.info(
             "worker %s has ended: %d done, %d retried, %d failed", self.identity.name, self.completed, self.retried,
             self.failed, extra={"worker": self.identity.name},
         )  # fmt: skip
 
+    async def _wind_down(self, helpers: list[asyncio.Task[None]]) -> None:
+        self.pump.stop()
+        _, pump, *_ = helpers
+        await _ended(pump, within=min(5.0, self.stopping.left(0.5)))
+        log.info("worker %s claims no more", self.identity.name, extra={"worker": self.identity.name})
+        self._give_back(self.buffer.clear())
+        await self._let_end()
+        drained = asyncio.create_task(self.settler.drained())
+        await _ended(drained, within=max(1.0, self.stopping.left(WRITING_SECONDS)))
+        if unwritten := len(self.settler.waiting) + self.settler.under_way:
+            log.error("%d outcomes could not be written; these jobs will run again", unwritten)
+            self.left_behind += unwritten
+
     async def _let_end(self) -> None:
         """First by themselves, then interrupted; who does not listen is left behind, and its lease fences it."""
-        await self._quiet(self.grace_seconds, unless_hurried=True)
+        await self._quiet(self.stopping.left(0.0), unless_hurried=True)
         for attempt in list(self.running):
             attempt.interrupt(Stop.SHUTDOWN)
-        await self._quiet(0.5 if self._hurry.is_set() else 2.0)
-        for attempt in self.running:
+        await self._quiet(0.5 if self.stopping.hurry.is_set() else INTERRUPTED_SECONDS)
+        still = list(self.running)
+        self.executor.close()
+        await self.slots.end(0.5)
+        left = [attempt for attempt in still if attempt in self.running or attempt.interrupter is not None]
+        self.left_behind += len(left)
+        for attempt in left:
             log.error(
                 "job %s does not end; it is left behind, and another worker will run it again", attempt.job.id,
                 extra=job_fields(attempt.job),
@@ -205,42 +235,27 @@ class Worker:
     async def _quiet(self, seconds: float, *, unless_hurried: bool = False) -> None:
         """Until nothing runs, for so long at most. Looks now and then: an event would cost every job a little."""
         deadline = time.monotonic() + seconds
-        while self.running and time.monotonic() < deadline and not (unless_hurried and self._hurry.is_set()):  # noqa: ASYNC110
+        while self.running and time.monotonic() < deadline and not (unless_hurried and self.stopping.hurry.is_set()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
-    # A slot
+    # What a slot tells
 
-    async def _slot(self) -> None:
-        buffer, settler, execute, count = self.buffer, self.settler, self.executor.execute, 0
-        slot = cast("asyncio.Task[Any]", asyncio.current_task())
-        while True:
-            if settler.full:
-                await settler.room()
-            attempt = buffer.pop() or await buffer.take()
-            self.running.add(attempt)
-            self.started += 1
-            if self.app.hooks:
-                self.events.started(attempt)
-            began = time.perf_counter()
-            try:
-                settlement = await execute(attempt, slot, began)
-            except asyncio.CancelledError as error:
-                if slot.cancelling():
-                    raise  # the slot itself is to end
-                # The handler's own: it awaited what someone had cancelled. An error like any other.
-                settlement = decide(attempt.job, attempt.token, error, random=random.random)
-            finally:
-                self.running.discard(attempt)
-                if self.pump.limited:
-                    self.pump.ended(attempt)
-            buffer.ran(time.perf_counter() - began)
-            if settlement is None:
-                self._ended_without(attempt)
-            else:
-                self.settler.add(attempt, settlement)
-            count += 1
-            if count % BREATH == 0:
-                await asyncio.sleep(0)
+    def _begins(self, attempt: Attempt) -> None:
+        self.running.add(attempt)
+        self.started += 1
+        if self.app.hooks:
+            self.events.started(attempt)
+
+    def _ended(self, attempt: Attempt, settlement: Settlement | None) -> None:
+        self.running.discard(attempt)
+        if self.pump.limited:
+            self.pump.ended(attempt)
+        if settlement is None:
+            self._ended_without(attempt)
+        elif self._over:
+            log.warning("job %s: ended after its worker: its outcome is not written", attempt.job.id)
+        else:
+            self.settler.add(attempt, settlement)
 
     def _ended_without(self, attempt: Attempt) -> None:
         """Nothing is to be written: another has the job, or the handler has settled it itself."""
@@ -318,7 +333,7 @@ class Worker:
         """The next job of a chain, which we have claimed as we completed the one before."""
         attempt = Attempt(self.app, self.app.bind(job), token)
         self.leases.hold([attempt], began)
-        if self._stopping.is_set():
+        if self.stopping.asked.is_set():
             self.settler.add(attempt, give_back(job, token))
         else:
             self.pump.followed(attempt)
@@ -350,26 +365,6 @@ class Worker:
         self.stop()
         if self._task is not None:
             await self._task
-
-    def heed_signals(self) -> None:
-        """SIGTERM and SIGINT stop; the second one at once."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.stop)
-
-
-def _queue_limits(queues: Queues | None) -> dict[str, int | None] | None:
-    if queues is None:
-        return None
-    if isinstance(queues, str):
-        raise InvalidInput("queues is a list of names, or a mapping of names to limits")
-    limits = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues)
-    for name, limit in limits.items():
-        check_name("queue", name)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise InvalidInput(f"queue {name}: a limit is a number from 1 on, not {limit!r}")
-    return limits
 
 
 def _safely(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.worker.loops import runner
+from windlass.worker.alone import run_alone
 
 from .. import program
 from . import work
@@ -24,15 +24,13 @@ def run(options: dict[str, Any]) -> None:
     program.history = work.history
     worker = program.Told(work.app, **options)
 
-    async def until_stopped() -> None:
-        worker.heed_signals()
+    async def until_stopped() -> int:
         try:
-            await worker.run()
+            return await worker.run()
         finally:
             await work.app.store.connections.aclose_loop()
 
-    with runner() as loop:
-        loop.run(until_stopped())
+    run_alone(worker, until_stopped, is_program=True)
 
 
 def serve() -> None:

@@ -1,0 +1,109 @@
+"""Slots: tasks that run one attempt after another.
+
+A handler shares its slot's task, which saves a task for each job. A task whose cancellation or context variables a
+handler has touched is of no use to the next job: it ends, and another takes its place. So does one that dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from ..attempt import Attempt, current
+from ..job import JobError
+from ..logs import Log, job_fields
+from ..outcome import Described, Settlement, decide
+from .buffer import Buffer
+from .settler import Settler
+
+log = Log("windlass.worker")
+
+BREATH = 64  # jobs that a slot runs before it lets the others of the loop have their turn
+
+Execute = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement | None]]
+
+
+class Slots:
+    """`begins` is called for each attempt before its handler is, `ended` with the settlement that came of it."""
+
+    def __init__(
+        self, count: int, buffer: Buffer, settler: Settler, execute: Execute,
+        begins: Callable[[Attempt], None], ended: Callable[[Attempt, Settlement | None], None],
+    ) -> None:  # fmt: skip
+        self.count, self.buffer, self.settler, self.execute = count, buffer, settler, execute
+        self.begins, self.ended = begins, ended
+        self.ending = False
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._context = contextvars.copy_context()
+        self._context.run(current.set, None)
+        self._variables = list(self._context.items())
+
+    def start(self) -> None:
+        for _ in range(self.count):
+            self._add()
+
+    def _add(self) -> None:
+        loop, context = asyncio.get_running_loop(), self._context.copy()
+        task = loop.create_task(self._run(), name="windlass slot", context=context)
+        self.tasks.add(task)
+        task.add_done_callback(self._replace)
+
+    def _replace(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a slot died and is replaced: %r", error, exc_info=error)
+        if not self.ending:
+            self._add()
+
+    async def end(self, within: float) -> None:
+        """No slot takes another job; what still runs is cancelled."""
+        self.ending = True
+        tasks = list(self.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=within)
+
+    async def _run(self) -> None:
+        """Until its task is of no use to another job, or the worker ends."""
+        buffer, settler, execute, count = self.buffer, self.settler, self.execute, 0
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        while not self.ending:
+            if settler.full:
+                await settler.room()
+            attempt = buffer.pop() or await buffer.take()
+            began = time.perf_counter()
+            try:
+                self.begins(attempt)
+                settlement = await execute(attempt, task, began)
+            except BaseException as error:  # the executor's own, or what even it cannot describe
+                settlement = _settle_as_failed(attempt, error)
+            attempt.task = None
+            buffer.ran(time.perf_counter() - began)
+            self.ended(attempt, settlement)
+            current.set(None)
+            if task.cancelling() or self._has_changed(contextvars.copy_context()):
+                return
+            count += 1
+            if count % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _has_changed(self, context: contextvars.Context) -> bool:
+        """Compared by identity: to compare values might run code of theirs."""
+        if len(context) != len(self._variables):
+            return True
+        for variable, value in self._variables:  # noqa: SIM110 - for each job: a loop is quicker than any()
+            if context.get(variable) is not value:
+                return True
+        return False
+
+
+def _settle_as_failed(attempt: Attempt, error: BaseException) -> Settlement:
+    job = attempt.job
+    log.error("job %s: its attempt ended in an error of the worker's", job.id, exc_info=error, extra=job_fields(job))
+    described = Described(JobError(type(error).__name__, "the worker could not tell how the attempt ended"))
+    return decide(job, attempt.token, described, random=random.random)

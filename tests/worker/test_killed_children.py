@@ -1,0 +1,71 @@
+"""A child process that is dead, or about to be, is given no further job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import psutil
+
+from windlass import Windlass
+
+from . import children
+from .conftest import until
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+async def test_a_child_that_died_while_it_was_idle_fails_no_job(app: Windlass) -> None:
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    async with app.worker(concurrency=1):
+        for _ in range(3):
+            job = await which.aenqueue()
+            pid = await job.aresult(60)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: is_gone(pid))  # noqa: B023
+
+
+async def test_a_child_that_is_stopped_and_then_killed_before_it_has_the_job_fails_no_job(app: Windlass) -> None:
+    """It seems alive when it is given the job."""
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    async with app.worker(concurrency=1) as worker:
+        pid = await (await which.aenqueue()).aresult(60)
+        os.kill(pid, signal.SIGSTOP)
+        job = await which.aenqueue()
+        await until(lambda: worker.running)
+        await asyncio.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+        assert await job.aresult(60) != pid
+
+
+async def test_a_child_killed_by_a_timeout_that_came_with_its_answer_is_not_used_again(app: Windlass) -> None:
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    naps = app.task(isolation="process", max_attempts=1, timeout="1s")(children.naps.function)
+
+    @app.task
+    async def blocks_the_loop() -> None:
+        await asyncio.sleep(0.2)
+        time.sleep(2.0)  # noqa: ASYNC251 - meanwhile the answer arrives, and the time is over
+
+    async with app.worker(concurrency=2):
+        await (await which.aenqueue()).aresult(60)
+        await app.aenqueue_many([naps.call(0.5), blocks_the_loop.call()])
+        await asyncio.sleep(0.1)
+        for job in [await which.aenqueue() for _ in range(4)]:
+            await job.aresult(60)
+
+
+async def test_a_child_that_dies_with_its_job_is_the_jobs_end(app: Windlass) -> None:
+    """It is not tried in one child after another."""
+    never = app.task(isolation="process", max_attempts=1)(children.never_gets_there.function)
+    async with app.worker(concurrency=1):
+        job = await never.aenqueue()
+        deadline = time.monotonic() + 60
+        while not (await job.arefresh()).finished:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+    assert "ProcessDied" in str((await job.arefresh()).error)
