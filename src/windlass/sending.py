@@ -33,6 +33,7 @@ class Sending:
     max_payload: int
     max_blockers: int
     make_id: Callable[[], UUID]
+    hooks: dict[str, list[Callable[[Any], Any]]]
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         raise NotImplementedError
@@ -73,10 +74,16 @@ class Sending:
             return connection
         return block.connection
 
-    def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
-        if hint and self.store.notify:
+    def _added(self, done: Sequence[Enqueued], connection: Any = None) -> list[Job]:
+        if connection is None and self.store.notify:
             self.store.wakeup.send(_ready_hints(done))
-        return [self.bind(one.job, created=one.created) for one in done]
+        jobs = [self.bind(one.job, created=one.created) for one in done]
+        if self.hooks:
+            self.tell_enqueued(jobs, connection)
+        return jobs
+
+    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = None) -> None:
+        raise NotImplementedError
 
     def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
@@ -86,7 +93,7 @@ class Sending:
         connection = self._joined(connection)
         if connection is not None:
             self.prepare()
-            return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
+            return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), connection)
         try:
             done = self.run_operation(lambda: self.store.enqueue(jobs))
         except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
@@ -94,7 +101,7 @@ class Sending:
         if any(job.order_key or job.blockers for job in jobs):
             while self.run_operation(self._admit).jobs:
                 pass
-        return self._added(done, hint=True)
+        return self._added(done)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         jobs = self._new_jobs(calls)
@@ -104,7 +111,7 @@ class Sending:
         if connection is not None:
             await self.aprepare()
             done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
-            return self._added(done, hint=False)
+            return self._added(done, connection)
         try:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs))
         except Interrupted:
@@ -112,7 +119,7 @@ class Sending:
         if any(job.order_key or job.blockers for job in jobs):
             while (await self.arun_operation(self._admit)).jobs:
                 pass
-        return self._added(done, hint=True)
+        return self._added(done)
 
     def _admit(self) -> Operation[Admitted]:
         """Let in what waits for others or for its turn. Workers do this too, for what came in a borrowed connection."""

@@ -22,3 +22,8 @@ def disturbed_once(marker: str) -> str:
         Path(marker).touch()
         raise BlockConflict("the database asked for another try")
     return "done"
+
+
+@app.task(isolation="process", retry_on=(OSError,))
+def picky(kind: str) -> None:
+    raise {"ValueError": ValueError, "OSError": OSError}[kind]("as asked")
