@@ -34,7 +34,7 @@ from .working import Working
 T = TypeVar("T")
 
 
-class Windlass(Sending, Awaiting, Claiming, Working, Explaining, Graph, Scheduling):
+class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduling):
     """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
 
     def __init__(
@@ -154,11 +154,13 @@ class Windlass(Sending, Awaiting, Claiming, Working, Explaining, Graph, Scheduli
 
     def close(self) -> None:
         """Let go of connections and threads. The app can be used again: it opens new ones."""
+        self._stop_telling()
         self.store.wakeup.close()
         self.store.connections.close()
         self._ready = False  # what was in memory is gone
 
     async def aclose(self) -> None:
+        await asyncio.to_thread(self._stop_telling)
         await asyncio.to_thread(self.store.wakeup.close)
         await self.store.connections.aclose()
         self._ready = False

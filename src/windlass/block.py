@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent import futures
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -36,6 +37,7 @@ class Block:
         self.attempt, self.app = attempt, attempt.app
         self.connections = attempt.app.store.connections
         self.connection: Any = None
+        self.after_commit: list[Callable[[], None]] = []
         self._value: Any = NOTHING
         self._manager: Any = None
         self._joined: Token[Block | None] | None = None
@@ -71,6 +73,8 @@ class Block:
 
     def _settled(self, settlement: Settlement | None) -> None:
         self.attempt.settled, self.attempt.recorded = True, settlement
+        for tell in self.after_commit:
+            tell()
 
     def _again(self, error: BaseException | None) -> BlockConflict | None:
         if error is None or not self.connections.is_transient(error):

@@ -36,6 +36,7 @@ class Sending:
     max_payload: int
     max_blockers: int
     make_id: Callable[[], UUID]
+    hooks: dict[str, list[Callable[[Any], Any]]]
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         raise NotImplementedError
@@ -87,10 +88,16 @@ class Sending:
             return connection
         return block.connection
 
-    def _added(self, done: Sequence[Enqueued], *, hint: bool) -> list[Job]:
-        if hint and self.store.notify:
+    def _added(self, done: Sequence[Enqueued], connection: Any = None) -> list[Job]:
+        if connection is None and self.store.notify:
             self.store.wakeup.send(_ready_hints(done))
-        return [self.bind(one.job, created=one.created) for one in done]
+        jobs = [self.bind(one.job, created=one.created) for one in done]
+        if self.hooks:
+            self.tell_enqueued(jobs, connection)
+        return jobs
+
+    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = None) -> None:
+        raise NotImplementedError
 
     def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
@@ -100,9 +107,8 @@ class Sending:
         connection = self._joined(connection)
         if connection is not None:
             self.prepare()
-            return self._added(
-                self.store.connections.run_on(connection, lambda: self._joining(jobs, connection)), hint=False
-            )
+            done = self.store.connections.run_on(connection, lambda: self._joining(jobs, connection))
+            return self._added(done, connection)
         try:
             done = self.run_operation(lambda: self.store.enqueue(jobs))
         except Interrupted:  # in doubt: the ids are ours, so sending them again doubles nothing
@@ -112,7 +118,7 @@ class Sending:
                 self.admit_all()
             except Exception as error:  # the jobs are in: workers will admit them
                 log.debug("%s", _not_admitted(error))
-        return self._added(done, hint=True)
+        return self._added(done)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
         jobs = self._new_jobs(calls)
@@ -122,7 +128,7 @@ class Sending:
         if connection is not None:
             await self.aprepare()
             done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs, connection))
-            return self._added(done, hint=False)
+            return self._added(done, connection)
         try:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs))
         except Interrupted:
@@ -132,7 +138,7 @@ class Sending:
                 await self.aadmit_all()
             except Exception as error:
                 log.debug("%s", _not_admitted(error))
-        return self._added(done, hint=True)
+        return self._added(done)
 
     def _admit(self) -> Operation[Admitted]:
         """Let in what waits for others or for its turn. Workers do this too, for what came in a borrowed connection."""

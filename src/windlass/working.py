@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from weakref import finalize
 
+from .block import joined
 from .duration import Duration
 from .errors import InvalidInput
+from .job import Job
+from .stores.sql.commits import after_commit
 from .stores.store import Store
 
 if TYPE_CHECKING:
     from .app import Windlass
+    from .worker.events import Events
     from .worker.worker import Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +30,7 @@ class Working:
     """Part of `Windlass`."""
 
     store: Store
+    _telling: tuple[int, Events] | None = None  # of what is enqueued here: in which process, and its thread
     middlewares: list[Callable[..., Any]]
     hooks: dict[str, list[Callable[[Any], Any]]]
 
@@ -90,3 +97,30 @@ class Working:
             return function
 
         return register
+
+    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = None) -> None:
+        """To the hooks for "enqueued", once these jobs are committed; never, where that cannot be known."""
+        created = [job for job in jobs if job.created]
+        if not created or "enqueued" not in self.hooks:
+            return
+        block = joined.get()
+        if connection is None:
+            self._events().enqueued(created)
+        elif block is not None and block.connection is connection:
+            block.after_commit.append(lambda: self._events().enqueued(created))
+        else:
+            after_commit(connection, lambda: self._events().enqueued(created))
+
+    def _events(self) -> Events:
+        """Those of this process: in a fork nothing is left of the thread that the parent had."""
+        from .worker.events import Events
+
+        if self._telling is None or self._telling[0] != os.getpid():
+            events = Events(cast("Windlass", self))
+            self._telling = os.getpid(), events
+            finalize(self, events.finish)  # also at the end of the program: what was told is heard
+        return self._telling[1]
+
+    def _stop_telling(self) -> None:
+        if self._telling is not None and self._telling[0] == os.getpid():
+            self._telling[1].finish()

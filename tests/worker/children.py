@@ -39,3 +39,8 @@ def naps(seconds: float) -> None:
 @app.task(isolation="process", max_attempts=1)
 def never_gets_there() -> None:
     os._exit(7)
+
+
+@app.task(isolation="process", retry_on=(OSError,))
+def picky(kind: str) -> None:
+    raise {"ValueError": ValueError, "OSError": OSError}[kind]("as asked")

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..working import Queues
 from ..call import check_name
 from ..errors import InvalidInput
 from ..job import Job
 from ..stores.store import Position
+from ..working import Queues
 
 FRESH_SECONDS = 0.1
 TIMES = 10

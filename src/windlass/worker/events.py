@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,10 +20,11 @@ from ..outcome import Settlement
 log = Log("windlass.worker")
 
 MOST_WAITING = 10_000
+FINISH_SECONDS = 5.0
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What happened to a job: started, completed, failed, cancelled, retried, snoozed, rescued or expired."""
+    """What happened to a job: enqueued, started, completed, failed, cancelled, retried, snoozed, rescued or expired."""
 
     name: str
     id: Any
@@ -36,6 +37,7 @@ class Events:
         self.hooks: dict[str, list[Callable[[Event], Any]]] = app.hooks
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     def settled(self, attempt: Attempt, settlement: Settlement) -> None:
         if self.hooks:
@@ -43,6 +45,11 @@ class Events:
             if name == "pending":
                 name = "retried" if settlement.error else "snoozed"  # type: ignore[assignment]
             self._send(Event(name, settlement.id, attempt.job, settlement))
+
+    def enqueued(self, jobs: Sequence[Job]) -> None:
+        """By an app, which calls this from any of its threads."""
+        for job in jobs:
+            self._send(Event("enqueued", job.id, job))
 
     def started(self, attempt: Attempt) -> None:
         if self.hooks:
@@ -64,9 +71,10 @@ class Events:
         if self._queue.qsize() > MOST_WAITING:
             log.warning("hooks are too slow: an event was dropped")
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="windlass-hooks", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="windlass-hooks", daemon=True)
+                self._thread.start()
         self._queue.put(event)
 
     def _run(self) -> None:
@@ -80,6 +88,13 @@ class Events:
                     log.exception("a hook for %s failed", event.name)
 
     async def close(self, within: float) -> None:
-        if self._thread is not None:
-            self._queue.put(None)
-            await asyncio.to_thread(self._thread.join, within)
+        await asyncio.to_thread(self.finish, within)
+
+    def finish(self, within: float = FINISH_SECONDS) -> None:
+        """Wait, not for ever, until the hooks have heard what was sent. What is sent later starts another thread."""
+        with self._starting:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._queue.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(within)

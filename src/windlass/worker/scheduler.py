@@ -87,6 +87,8 @@ class Scheduler:
             if self.app.notify:
                 self.app.store.wakeup.send([Hint("ready", queue) for queue in queues])
             self.fired()
+            if self.app.hooks:
+                self.app.tell_enqueued([self.app.bind(answer.job, created=answer.created) for answer in answers or ()])
         return True
 
     # Waiting
