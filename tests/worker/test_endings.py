@@ -207,6 +207,18 @@ def test_processes_that_have_run_their_jobs_are_replaced(programs: Programs) -> 
     assert supervisor.wait(5.3 + SLACK) == 0
 
 
+def test_a_process_that_alone_is_told_to_stop_is_replaced(on_sqlite: Programs) -> None:
+    job = on_sqlite.app.enqueue("counted", {"n": 1})
+    supervisor = on_sqlite.worker("counted", "--processes", "1")
+    on_sqlite.until(lambda: job.refresh().state == "completed")
+    os.kill(on_sqlite.pid_of("counted"), signal.SIGTERM)
+    on_sqlite.until(lambda: not runs(on_sqlite.pid_of("counted")))
+    late = on_sqlite.app.enqueue("counted", {"n": 2})
+    on_sqlite.until(lambda: late.refresh().state == "completed")
+    supervisor.terminate()
+    assert supervisor.wait(5.3 + SLACK) == 0
+
+
 def test_processes_that_end_when_idle_are_not_replaced(on_sqlite: Programs) -> None:
     jobs = [on_sqlite.app.enqueue("counted", {"n": n}) for n in range(7)]
     supervisor = on_sqlite.worker("counted", "--processes", "2", "--max-jobs", "3", "--until-idle")
