@@ -143,8 +143,11 @@ def test_a_supervisor_kills_a_child_that_hears_nothing(on_sqlite: Programs) -> N
     assert not runs(child)
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
-@pytest.mark.parametrize("processes", [False, True], ids=["alone", "supervised"])
+@pytest.mark.parametrize(
+    ("processes", "numbers"),
+    [(False, (signal.SIGTERM, signal.SIGTERM)), (True, (signal.SIGINT, signal.SIGTERM))],
+    ids=["alone", "supervised"],
+)
 def test_a_second_signal_ends_it_at_once_though_a_handler_blocks(
     on_sqlite: Programs, numbers: tuple[signal.Signals, signal.Signals], processes: bool
 ) -> None:
