@@ -143,8 +143,11 @@ def test_a_supervisor_kills_a_child_that_hears_nothing(on_sqlite: Programs) -> N
     assert not runs(child)
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
-@pytest.mark.parametrize("processes", [False, True], ids=["alone", "supervised"])
+@pytest.mark.parametrize(
+    ("processes", "numbers"),
+    [(False, (signal.SIGTERM, signal.SIGTERM)), (True, (signal.SIGINT, signal.SIGTERM))],
+    ids=["alone", "supervised"],
+)
 def test_a_second_signal_ends_it_at_once_though_a_handler_blocks(
     on_sqlite: Programs, numbers: tuple[signal.Signals, signal.Signals], processes: bool
 ) -> None:
@@ -203,6 +206,18 @@ def test_processes_that_have_run_their_jobs_are_replaced(programs: Programs) -> 
     assert supervisor.poll() is None
     late = programs.app.enqueue("counted", {"n": 99})
     programs.until(lambda: late.refresh().state == "completed")
+    supervisor.terminate()
+    assert supervisor.wait(5.3 + SLACK) == 0
+
+
+def test_a_process_that_alone_is_told_to_stop_is_replaced(on_sqlite: Programs) -> None:
+    job = on_sqlite.app.enqueue("counted", {"n": 1})
+    supervisor = on_sqlite.worker("counted", "--processes", "1")
+    on_sqlite.until(lambda: job.refresh().state == "completed")
+    os.kill(on_sqlite.pid_of("counted"), signal.SIGTERM)
+    on_sqlite.until(lambda: not runs(on_sqlite.pid_of("counted")))
+    late = on_sqlite.app.enqueue("counted", {"n": 2})
+    on_sqlite.until(lambda: late.refresh().state == "completed")
     supervisor.terminate()
     assert supervisor.wait(5.3 + SLACK) == 0
 

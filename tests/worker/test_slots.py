@@ -117,7 +117,7 @@ async def test_a_handler_that_cancels_its_own_task_is_settled(
     async def cancelling() -> str:
         cancels()
         if goes_on:
-            await asyncio.sleep(60)
+            await asyncio.sleep(0.05)
         return "returned"
 
     @app.task
@@ -132,7 +132,10 @@ async def test_a_handler_that_cancels_its_own_task_is_settled(
     await ends(app)
     for one in (job, again):
         after = await one.arefresh()
-        assert after.state == ("failed" if goes_on else "completed")
+        if goes_on and cancels is cancel_and_take_back:
+            assert after.state in ("completed", "failed")  # from Python 3.13 on it is taken back in time
+        else:
+            assert after.state == ("failed" if goes_on else "completed")
     assert [await one.aresult(10) for one in others] == list(range(5))
 
 
@@ -181,9 +184,12 @@ def test_a_handler_that_cancels_all_tasks_ends_no_worker(app: Windlass) -> None:
 
     first, others = cancels_all.enqueue(), [good.enqueue(n) for n in range(30)]
     again = cancels_all.enqueue()
-    app.run_worker(until_idle=True, concurrency=3, rescue_interval="300ms")
-    assert [job.result(10) for job in (first, again)] == ["done"] * 2
-    assert [job.result(10) for job in others] == list(range(30))
+    jobs = [first, again, *others]
+    deadline = time.monotonic() + 40
+    while any(not job.refresh().finished for job in jobs):  # a retry may not be due yet when all else is done
+        assert time.monotonic() < deadline, [job.refresh().state for job in jobs]
+        app.run_worker(until_idle=True, concurrency=3, rescue_interval="300ms")
+    assert [job.result(10) for job in jobs] == ["done", "done", *range(30)]
 
 
 async def test_a_thread_whose_slot_is_cancelled_is_interrupted_and_waited_for(app: Windlass) -> None:
@@ -209,10 +215,54 @@ async def test_a_thread_whose_slot_is_cancelled_is_interrupted_and_waited_for(ap
             running.pop()
 
     job = await slow.aenqueue()
-    await ends(app, concurrency=2)
-    after = await job.arefresh()
+    async with app.worker(concurrency=2):
+        deadline = time.monotonic() + 30
+        while not (after := await job.arefresh()).finished:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
     assert (after.state, after.attempt, most) == ("failed", 2, 1)
     assert "TimeoutError" in str(after.error)
+
+
+async def test_a_thread_that_does_not_end_is_left_behind_and_the_loop_goes_on(app: Windlass) -> None:
+    """In a loop of your own the worker ends the process of nobody; its job is another worker's when the lease ends."""
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @app.task(lease="2s", backoff="10ms")
+    def stuck(attempt: Attempt) -> int:
+        if attempt.number == 1:
+            begun.set()
+            try:
+                may_end.wait(60)
+            finally:
+                ended.set()
+        return attempt.number
+
+    job = await stuck.aenqueue()
+    worker = app.worker(concurrency=2, grace=0)
+    running = asyncio.create_task(worker.run())
+    await until(begun.is_set)
+    worker.stop()
+    await asyncio.wait_for(running, 20)
+    assert worker.left_behind == 1
+    assert (await job.arefresh()).state == "running"
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "windlass slot"]
+    async with app.worker(concurrency=1, rescue_interval="200ms"):
+        assert await job.aresult(30) == 2
+        may_end.set()
+        await until(ended.is_set)
+    assert (await job.arefresh()).output == 2
+
+
+async def test_a_worker_that_is_stopped_before_it_runs_ends(app: Windlass) -> None:
+    @app.task
+    async def good() -> None: ...
+
+    job = await good.aenqueue()
+    worker = app.worker()
+    worker.stop()
+    assert await asyncio.wait_for(worker.run(), 20) == 0
+    assert (await job.arefresh()).state == "pending"
 
 
 class Hostile(Exception):

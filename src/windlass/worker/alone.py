@@ -73,13 +73,17 @@ def run_alone(
 
     watchdog = Watchdog()
     worker.alone, worker.watchdog = True, watchdog if is_program else None
-    with StopSignals(worker, watchdog, supervised=supervised) as signals, runner() as loop:
-        signals.loop = loop.get_loop()
-        if signals.count:
-            worker.stop()
-        count = loop.run(watched())
-    if signals.count and worker.left_behind:
-        raise SystemExit(1)
-    if not supervised and not (signals.count and is_program):
-        watchdog.disarm()
-    return count
+    signals = StopSignals(worker, watchdog, supervised=supervised)
+    try:
+        with signals, runner() as loop:
+            signals.loop = loop.get_loop()
+            if signals.count:
+                worker.stop()
+            count = loop.run(watched())
+        if signals.count and worker.left_behind:
+            raise SystemExit(1)
+        return count
+    finally:
+        to_end = supervised or (signals.count and (is_program or worker.left_behind))
+        if not to_end:
+            watchdog.disarm()

@@ -121,8 +121,8 @@ class Executor:
                 result = error
             break
         attempt.task = None
-        if attempt.interrupter is not None:  # its thread still runs, and is left behind: its lease fences it
-            return None
+        if self.threads.closed and attempt.interrupter is not None:
+            return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:
             _tell_what_is_ignored(attempt, result)
             return None

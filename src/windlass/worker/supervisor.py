@@ -44,7 +44,7 @@ class Child:
     heard_at: float = field(default_factory=time.monotonic)
     renewed_at: float = field(default_factory=time.monotonic)
     ready: bool = False
-    recycled: bool = False  # it ends since it has run as many jobs as one process may
+    done: bool = False  # it ends since nothing is left to do
     held: dict[UUID, float] = field(default_factory=dict)  # token -> seconds of its shortest lease
     rest: bytes = b""
 
@@ -63,7 +63,7 @@ class Child:
         # When it was said, not when it is read: one who was held up himself would take old news for new.
         self.heard_at = max(self.heard_at, float(str(message["at"])))
         self.ready = self.ready or "ready" in message
-        self.recycled = self.recycled or "recycled" in message
+        self.done = self.done or "done" in message
         if "hold" in message:
             self.held[UUID(str(message["hold"]))] = float(str(message["seconds"]))
         if "drop" in message:
@@ -185,11 +185,11 @@ class Supervisor:
             if self.stopping:
                 unstarted = code == -signal.SIGTERM and not child.ready  # it had nothing to leave behind
                 self._failed = self._failed or (code != 0 and not unstarted)
-            elif child.recycled and code == 0:
-                log.info("process %d has run as many jobs as it may; another starts", child.process.pid)
-            elif code == 0:
-                self.stopping = not self.children  # it was told to end when there is no more to do
+            elif code == 0 and child.done:
+                self.stopping = not self.children
                 self.count -= 1
+            elif code == 0:  # it has run as many jobs as one process may, or it alone was told to stop
+                log.info("process %d has ended; another starts", child.process.pid)
             else:
                 delay = min(LONGEST_DELAY, 0.1 * 2**self.deaths) * random.uniform(0.5, 1.5)
                 log.warning("process %d ended with %s; another starts in %.1f s", child.process.pid, code, delay)

@@ -106,15 +106,15 @@ class Worker:
                 if task.done() and not task.cancelled() and (error := task.exception()):
                     raise error
         finally:
-            self._say_if_recycled()
+            self._say_if_done()
             await self._shut_down(helpers)
         return self.started
 
-    def _say_if_recycled(self) -> None:
-        """A supervisor then starts another process; one that ends since nothing is left to do is not replaced."""
+    def _say_if_done(self) -> None:
+        """A supervisor replaces a process that has ended, unless that was since nothing was left to do."""
         enough = self.max_jobs is not None and self.started >= self.max_jobs
-        if self.report is not None and enough and not self.stopping.asked.is_set():
-            self.report(recycled=True)
+        if self.report is not None and self.until_idle and not enough and not self.stopping.asked.is_set():
+            self.report(done=True)
 
     async def _open(self) -> None:
         refuse_in_child()
