@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from . import codec
-from .block import joined
+from .block import Block, joined
 from .call import NO_OPTIONS, Call, check_blockers, check_name
 from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
@@ -18,6 +18,7 @@ from .stores.store import Admitted, Enqueued, Store
 from .stores.wakeup import Hint
 
 if TYPE_CHECKING:
+    from .attempt import Attempt
     from .task import Task
 
 log = Log("windlass")
@@ -64,29 +65,28 @@ class Sending:
         check_blockers(jobs, self.max_blockers)
         return jobs
 
-    def _joining(self, jobs: Sequence[NewJob], connection: Any) -> Operation[list[Enqueued]]:
+    def _joining(self, jobs: Sequence[NewJob], block: Block | None) -> Operation[list[Enqueued]]:
         """In the caller's transaction, the hints with it: they are heard of when it commits, if it does."""
-        yield from self._free_own_key(jobs, connection)
+        if block is not None:
+            yield from self._free_own_key(jobs, block.attempt)
         done = yield from self.store.enqueue(jobs)
         yield from self.store.hint(_ready_hints(done))
         return done
 
-    def _free_own_key(self, jobs: Sequence[NewJob], connection: Any) -> Operation[None]:
-        """In a block, which completes its job, that job's unique key is not in the way of the next one."""
-        block = joined.get()
-        if block is None or block.app is not self or not block.is_open or block.connection is not connection:
-            return
-        own, token = block.attempt.job, block.attempt.token
+    def _free_own_key(self, jobs: Sequence[NewJob], attempt: Attempt) -> Operation[None]:
+        """A block completes its job: that job's unique key is not in the way of the next one."""
+        own = attempt.job
         for job in jobs:
             if job.unique_key is not None and (job.tenant, job.unique_key) == (own.tenant, own.unique_key):
-                yield from self.store.free_own_key(own.id, token, job.unique_scope, job.unique_key)
+                yield from self.store.free_own_key(own.id, attempt.token, job.unique_scope, job.unique_key)
 
-    def _joined(self, connection: Any) -> Any:
-        """In a block of `attempt.transaction()`, its connection."""
+    def _block(self, connection: Any) -> Block | None:
+        """The block of `attempt.transaction()` that this is enqueued in: looked for here, since the operation may be
+        carried out in another thread."""
         block = joined.get()
-        if connection is not None or block is None or block.app is not self or not block.is_open:
-            return connection
-        return block.connection
+        if block is None or block.app is not self or not block.is_open:
+            return None
+        return block if connection is None or connection is block.connection else None
 
     def _added(self, done: Sequence[Enqueued], connection: Any = None) -> list[Job]:
         if connection is None and self.store.notify:
@@ -104,10 +104,11 @@ class Sending:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
-        connection = self._joined(connection)
+        block = self._block(connection)
+        connection = connection if block is None else block.connection
         if connection is not None:
             self.prepare()
-            done = self.store.connections.run_on(connection, lambda: self._joining(jobs, connection))
+            done = self.store.connections.run_on(connection, lambda: self._joining(jobs, block))
             return self._added(done, connection)
         try:
             done = self.run_operation(lambda: self.store.enqueue(jobs))
@@ -124,10 +125,11 @@ class Sending:
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
-        connection = self._joined(connection)
+        block = self._block(connection)
+        connection = connection if block is None else block.connection
         if connection is not None:
             await self.aprepare()
-            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs, connection))
+            done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs, block))
             return self._added(done, connection)
         try:
             done = await self.arun_operation(lambda: self.store.enqueue(jobs))

@@ -114,9 +114,9 @@ class Signature:
     def encode_result(self, value: object) -> str:
         """What was returned, checked by the return annotation as arguments are by theirs. None, Any, and what cannot be
         read from JSON at all is not checked."""
-        kind = self._result_type
-        if value is None and kind in _NOTHING:
+        if value is None and self._may_be_none:
             return "null"
+        kind = self._result_type
         try:
             if kind is Any or (type(value) is kind and kind in _SIMPLE):
                 return encode_readable(value, self.limit)
@@ -263,6 +263,11 @@ class Signature:
         hints = [(field, _BOUNDED.get(self._types[name], self._types[name])) for field, name in fields.items()]
         kinds = [(field, hint) if fields[field] in self._required else (field, hint, UNSET) for field, hint in hints]
         return msgspec.json.Decoder(msgspec.defstruct("Arguments", kinds, kw_only=True, rename=fields))
+
+    @cached_property
+    def _may_be_none(self) -> bool:
+        kind = self._result_type
+        return kind in _NOTHING or (get_origin(kind) in (Union, types.UnionType) and types.NoneType in get_args(kind))
 
     @cached_property
     def _result_reader(self) -> msgspec.json.Decoder[Any]:

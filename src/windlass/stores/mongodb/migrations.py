@@ -69,6 +69,7 @@ def up(*fields: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, 1) for name in fields)
 
 
+SCOPED = {"tenant": "$_id.tenant", "scope": "$type", "key": "$_id.key"}
 WITHOUT_SCOPE = {"_id.scope": {"$exists": False}}
 
 MIGRATIONS = (
@@ -189,7 +190,9 @@ MIGRATIONS = (
                 (
                     [
                         {"$match": WITHOUT_SCOPE},
-                        {"$set": {"_id": {"tenant": "$_id.tenant", "scope": "$type", "key": "$_id.key"}}},
+                        {
+                            "$replaceWith": {"$mergeObjects": ["$$ROOT", {"_id": SCOPED}]}
+                        },  # the order of its fields counts
                         {"$merge": {"into": "{keys}", "whenMatched": "keepExisting"}},
                     ],
                 ),
