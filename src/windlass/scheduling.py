@@ -19,6 +19,7 @@ from .call import Call, check_name
 from .cron import read_cron
 from .errors import InvalidInput, ScheduleNotFound
 from .operation import Operation
+from .policy import Unset
 from .schedule import NO_ID, CatchUp, Schedule, call_json, check_catch_up
 from .stores.wakeup import Hint
 from .task import Decorator, Task
@@ -221,7 +222,7 @@ def _check(cron: str, timezone: str, catch_up: str, name: str | None) -> None:
 
 def _make(cron: str, call: Call, timezone: str, catch_up: CatchUp, name: str | None, where: str) -> Schedule:
     options = call.options
-    if options.id is not None or options.run_at is not None or options.after:
+    if options.id is not None or options.run_at is not None or not isinstance(options.after, Unset):
         raise InvalidInput(
             "a schedule's call has no id=, run_at= or after=: each tick is a job of its own, with its time"
         )
