@@ -20,6 +20,7 @@ from .declaring import Declaring
 from .decorator import Decorator
 from .errors import InvalidInput, ScheduleNotFound
 from .operation import Operation
+from .policy import Unset
 from .schedule import NO_ID, CatchUp, Schedule, call_json, check_catch_up
 from .stores.wakeup import Hint
 from .task import Task
@@ -207,7 +208,7 @@ def _check(cron: str, timezone: str, catch_up: str, name: str | None) -> None:
 
 def _make(cron: str, call: Call, timezone: str, catch_up: CatchUp, name: str | None, where: str) -> Schedule:
     options = call.options
-    if options.id is not None or options.run_at is not None or options.after:
+    if options.id is not None or options.run_at is not None or not isinstance(options.after, Unset):
         raise InvalidInput(
             "a schedule's call has no id=, run_at= or after=: each tick is a job of its own, with its time"
         )

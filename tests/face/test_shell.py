@@ -109,6 +109,14 @@ def test_acting(shell: Shell, app: Windlass) -> None:
     assert app.get(ids[2]) is None
 
 
+def test_deleting_with_what_a_job_waited_for(shell: Shell, app: Windlass) -> None:
+    before = app.enqueue("task", {"n": 1})
+    job = app.enqueue("task", {"n": 2}, after=[before])
+    assert shell.run("jobs", "delete", str(before.id), "--cascade").exit_code == 1
+    assert shell.text("jobs", "delete", "--cascade", str(job.id)) == f"{job.id} is deleted\n"
+    assert list(app.list()) == []
+
+
 def test_acting_on_several_of_which_one_cannot_be(shell: Shell, app: Windlass) -> None:
     first, second, third = [str(app.enqueue("task", {"n": n}).id) for n in range(3)]
     missing = "0192f0c8-0000-7000-8000-000000000000"

@@ -210,3 +210,22 @@ def stage_names(stats: dict) -> set[str]:
 
     walk(stats["executionStages"])
     return names
+
+
+def test_chains_and_dependents_use_their_indexes(full: MongoStore) -> None:
+    cases: list[tuple[Filter, set[str], int]] = [
+        (Filter(), {"_id_"}, 20),
+        (Filter(state="completed"), {"finished"}, 20),
+        (Filter(state="failed"), {"finished"}, FAILED),
+        (Filter(type="old"), {"by_type"}, 20),
+        (Filter(tenant="acme"), {"by_tenant"}, 20),
+    ]
+    for filter, expected, most in cases:
+        stats = explain(full, first_request(full.chains(filter, 20)))
+        assert indexes_used(stats) == expected, filter
+        assert stats["totalDocsExamined"] <= most, filter
+    request = first_request(full.dependents(uuid4(), 20))
+    command = {"aggregate": request.collection, "pipeline": request.arguments[0], "cursor": {}, **request.options}
+    database = raw(full, "edges").database.with_options(HANDLE["codec_options"])
+    answer = database.command("explain", command, verbosity="executionStats", codec_options=HANDLE["codec_options"])
+    assert "'indexName': 'dependents'" in str(answer)

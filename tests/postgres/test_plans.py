@@ -217,3 +217,42 @@ def test_claim_rescue_and_get_use_their_indexes_beside_a_million(long_history: S
     assert ("Index Scan", "windlass_jobs_ready") in scans(long_history.nodes(next(claim(store, typed=True)), mode))
     assert {name for _, name in scans(long_history.nodes(next(store.rescue(100)), mode))} == {"windlass_jobs_running"}
     assert not seq_scans(long_history.nodes(next(store.get([uuid4() for _ in range(10)])), mode))
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
+@pytest.mark.parametrize(
+    ("filter", "index"),
+    [
+        (Filter(), "pkey"),
+        (Filter(state="completed"), "pkey"),
+        (Filter(state="failed"), "state_chain_id_idx"),
+        (Filter(state="failed", type="t7"), "state_chain_id_idx"),
+        (Filter(type="t7"), "type_id_idx"),
+        (Filter(tenant="acme"), "tenant_id_idx"),
+    ],
+    ids=["all", "completed", "failed", "failed of a type", "type", "tenant"],
+)
+def test_chains_page_through_an_index_beside_a_million(
+    long_history: Scene, mode: str, filter: Filter, index: str
+) -> None:
+    for before in (None, uuid4()):
+        nodes = long_history.nodes(next(long_history.store.chains(filter, 100, before)), mode)
+        assert not {name for name in seq_scans(nodes) if "history" in name}
+        assert any(name.startswith("windlass_history") and name.endswith(index) for _, name in scans(nodes))
+    assert not any(node["Node Type"] == "Sort" and node["Plan Rows"] > 10_000 for node in nodes)
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
+@pytest.mark.parametrize("state", ["blocked", "pending", "running"])
+def test_live_chains_do_not_read_history_beside_a_million(long_history: Scene, mode: str, state: Any) -> None:
+    nodes = long_history.nodes(next(long_history.store.chains(Filter(state=state, type="t7"), 100)), mode)
+    assert not {name for name in seq_scans(nodes) if "history" in name}
+    long_history.connection.execute("SET statement_timeout = '20s'")
+    assert long_history.store.connections.run(lambda: long_history.store.chains(Filter(state=state), 10)) is not None
+
+
+@pytest.mark.parametrize("mode", ["custom", "generic"])
+def test_dependents_use_their_index_beside_a_million(long_history: Scene, mode: str) -> None:
+    nodes = long_history.nodes(next(long_history.store.dependents(uuid4(), 100)), mode)
+    assert not {name for name in seq_scans(nodes) if "history" in name}
+    assert any(name == "windlass_edges_chain" for _, name in scans(nodes))

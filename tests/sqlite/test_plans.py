@@ -104,3 +104,31 @@ def test_list_pages_through_an_index(scene: Scene, filter: Filter, index: str) -
         plan = scene.plan(next(scene.store.list(filter, 100, before)))
         assert any(index in line for line in plan), plan
         assert not whole_scans(plan)
+
+
+@pytest.mark.parametrize(
+    ("filter", "index"),
+    [
+        (Filter(), "sqlite_autoindex_windlass_history_1"),
+        (Filter(state="completed"), "sqlite_autoindex_windlass_history_1"),
+        (Filter(state="failed"), "windlass_history_ends"),
+        (Filter(state="failed", type="t7"), "windlass_history_ends"),
+        (Filter(type="t7"), "windlass_history_type"),
+        (Filter(tenant="acme"), "windlass_history_tenant"),
+        (Filter(state="running"), "windlass_jobs"),
+    ],
+    ids=["all", "completed", "failed", "failed of a type", "type", "tenant", "running"],
+)
+def test_chains_page_through_an_index(scene: Scene, filter: Filter, index: str) -> None:
+    for before in (None, uuid4()):
+        plan = scene.plan(next(scene.store.chains(filter, 100, before)))
+        assert any(index in line for line in plan), plan
+        assert not whole_scans(plan)
+        assert not any("SCAN r" in line and "USING" not in line for line in plan), plan
+        assert not any("SCAN o" in line for line in plan), plan
+
+
+def test_dependents_use_their_index(scene: Scene) -> None:
+    plan = scene.plan(next(scene.store.dependents(uuid4(), 100)))
+    assert any("windlass_edges_chain (chain_id=?" in line for line in plan), plan
+    assert not any(line.startswith("SCAN j") for line in plan), plan
