@@ -29,7 +29,14 @@ from windlass.embedded import MongodbServer, PostgresServer
 from ..history import Event, History
 
 ROOT = Path(__file__).parents[3]
-WORKER = {"concurrency": 8, "rescue_interval": 0.5, "poll_interval": 1, "grace": 4}
+WORKER = {
+    "queues": {"default": None, "children": 2},  # a child takes long to start on a machine that is busy
+    "concurrency": 8,
+    "rescue_interval": 0.5,
+    "poll_interval": 1,
+    "grace": 4,
+}
+OLD_SECONDS = 6.0  # a child that is so old has started
 EXIT_SECONDS = 25.0  # for a worker that was told to stop: its grace, five seconds, and a machine that is busy
 
 
@@ -126,7 +133,7 @@ class Workers:
 
     def kill_child(self) -> bool:
         """A child process that runs handlers, of any worker."""
-        children = [child for pid in self.pids for child in children_of(pid)]
+        children = [child for pid in self.pids for child, has_started in children_of(pid) if has_started]
         if children:
             send(self.random.choice(children), signal.SIGKILL)
         return bool(children)
@@ -143,7 +150,7 @@ class Workers:
         assert self._maker.stdin is not None
         assert self._maker.stdout is not None
         for pid in (*self.pids, *self.stopping):
-            for child in children_of(pid):
+            for child, _ in children_of(pid):
                 send(child, signal.SIGKILL)
             send(pid, signal.SIGKILL)
         self._maker.stdin.close()
@@ -163,14 +170,16 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def children_of(pid: int) -> list[int]:
+def children_of(pid: int) -> list[tuple[int, bool]]:
     """Those that run handlers; not the one that keeps track of shared memory."""
     found = []
+    old = float(Path("/proc/uptime").read_text().split()[0]) - OLD_SECONDS
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+            facts = (entry / "stat").read_text().rpartition(")")[2].split()
+            started = int(facts[19]) / os.sysconf("SC_CLK_TCK")
+            if int(facts[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+                found.append((int(entry.name), started < old))
     return found
 
 
@@ -190,11 +199,15 @@ class Sent(NamedTuple):
 class Client:
     """A thread that enqueues, with ids of its own, and keeps a record of what was acknowledged."""
 
-    def __init__(self, name: str, url: str, history: History, rng: random.Random, extra: set[str]) -> None:
+    def __init__(
+        self, name: str, url: str, history: History, rng: random.Random, extra: set[str], *, only_plain: bool = False
+    ) -> None:
+        self.only_plain = only_plain  # which nothing but the store itself can hold up
         self.name, self.history, self.random, self.extra = name, history, rng, extra
         self.app = Windlass(url, make_id=self._make_id)
         self.sent: dict[UUID, Sent] = {}
         self.errors: Counter[str] = Counter()
+        self.took: list[tuple[float, float]] = []  # from when to when an enqueue was on its way
         self.stopping = threading.Event()
         self.number = 0
         self._recent: list[Job] = []
@@ -226,6 +239,8 @@ class Client:
             self.stopping.wait(self.random.uniform(0.05, 0.35))
 
     def _recipe(self) -> Any:
+        if self.only_plain:
+            return self.random.choice((self._plain, self._last))
         recipes = [self._plain, self._plain, self._last, self._effects, self._chain, self._ordered, self._fan_in]
         recipes += [self._unique, self._child, self._twice]
         if "rude" in self.extra:
@@ -239,7 +254,11 @@ class Client:
     def _send(self, kind: str, given: dict[str, Any], count: int = 1, **about: Any) -> list[Job]:
         options = about.pop("options", {})
         calls = [self.app.call(kind, given, **options) for _ in range(count)]
-        jobs = self.app.enqueue_many(calls)
+        since = time.monotonic()
+        try:
+            jobs = self.app.enqueue_many(calls)
+        finally:
+            self.took.append((since, time.monotonic()))
         for job in jobs:
             if job.created:
                 self.sent[job.id] = Sent(job.id, kind, **about)
@@ -282,10 +301,10 @@ class Client:
         self._send("plain", {"seconds": self._seconds()}, options={"unique": Unique(key)})
 
     def _child(self) -> None:
-        self._send("in_child", {"seconds": self._seconds()})
+        self._send("in_child", {"seconds": self._seconds()}, options={"queue": "children"})
 
     def _twice(self) -> None:
-        """An id that is sent until it is acknowledged, and once more when it may have run already."""
+        """An id that is sent until it is acknowledged, and again while it runs and when it has run."""
         id = self._make_id()
         for _ in range(20):
             try:
@@ -294,9 +313,10 @@ class Client:
             except Exception as error:
                 self.errors[type(error).__name__] += 1
                 self.stopping.wait(0.3)
-        self.stopping.wait(self.random.choice((0, 0.3)))
-        again = self.app.enqueue("effect", {"seconds": 0}, id=id)
-        self.history.note(Event(kind="acknowledged", id=again.id))
+        for _ in range(5):
+            self.stopping.wait(self.random.uniform(0, 0.05))
+            again = self.app.enqueue("effect", {"seconds": 0}, id=id)
+            self.history.note(Event(kind="acknowledged", id=again.id))
         self.sent.setdefault(id, Sent(id, "effect"))
 
     def _slow(self) -> None:
