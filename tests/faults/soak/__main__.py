@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -168,6 +169,7 @@ def main(arguments: list[str]) -> int:
         f"--workers {given.workers} --faults {','.join(sorted(chosen)) or 'none'}",
         flush=True,
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="windlass-soak-"))
     violations: list[Violation] | None = None
     try:

@@ -124,7 +124,7 @@ def _children(evidence: Evidence) -> Iterator[Violation]:
     for row in evidence.rows:
         if row[5] == "in_child" and row[9]:
             for attempt in msgspec.json.decode(row[9]):
-                number = attempt.get("attempt", attempt.get("number"))
+                number = attempt["number"]
                 if "ProcessDied" in str(attempt) and (_id(row[0]), number) not in starts:
                     yield Violation("S4", _id(row[0]), f"attempt {number} never began, and ended by a child's death")
 

@@ -6,6 +6,7 @@ its settlements.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -37,6 +38,7 @@ def run(options: dict[str, Any]) -> None:
 
 def serve() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    children = []
     for line in sys.stdin:
         options = msgspec.json.decode(line)
         child = os.fork()
@@ -46,7 +48,11 @@ def serve() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             run(options)
             sys.exit()  # as a program ends: whatever holds that up is to be seen
+        children.append(child)
         print(child, flush=True)
+    for child in children:  # whoever started them is gone
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":
