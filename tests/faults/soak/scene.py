@@ -21,12 +21,13 @@ from uuid import UUID
 
 import msgspec
 
-from tests.chains.conftest import Ledger
+from tests.chains.ledger import Ledger
 from tests.proxy import Proxy
 from windlass import Job, Unique, Windlass
 from windlass.embedded import MongodbServer, PostgresServer
 
 from ..history import Event, History
+from .work import marker_of
 
 ROOT = Path(__file__).parents[3]
 WORKER = {
@@ -36,7 +37,6 @@ WORKER = {
     "poll_interval": 1,
     "grace": 4,
 }
-OLD_SECONDS = 6.0  # a child that is so old has started
 EXIT_SECONDS = 25.0  # for a worker that was told to stop: its grace, five seconds, and a machine that is busy
 
 
@@ -75,13 +75,14 @@ class Workers:
     """Processes that are started by the dozen, killed, and told to stop."""
 
     def __init__(self, url: str, history: Path, rng: random.Random) -> None:
-        self.random, self.pids = rng, list[int]()
+        self.random, self.history, self.pids = rng, history, list[int]()
         self.stopping: dict[int, float] = {}
         self.late: list[float] = []  # seconds that one took to exit, where it took too long
         self.deaths: Counter[str] = Counter()
         environment = os.environ | {"WINDLASS_URL": url, "HISTORY": str(history)}
         self._maker = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.soak.workers"],
+            # Not by -m: what a program is started by, its children import as well.
+            [sys.executable, "-c", "from tests.faults.soak.workers import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=open(history.parent / "workers.log", "wb"),  # noqa: SIM115
@@ -133,7 +134,8 @@ class Workers:
 
     def kill_child(self) -> bool:
         """A child process that runs handlers, of any worker."""
-        children = [child for pid in self.pids for child, has_started in children_of(pid) if has_started]
+        children = [child for pid in self.pids for child in children_of(pid)]
+        children = [child for child in children if marker_of(self.history, child).exists()]
         if children:
             send(self.random.choice(children), signal.SIGKILL)
         return bool(children)
@@ -150,7 +152,7 @@ class Workers:
         assert self._maker.stdin is not None
         assert self._maker.stdout is not None
         for pid in (*self.pids, *self.stopping):
-            for child, _ in children_of(pid):
+            for child in children_of(pid):
                 send(child, signal.SIGKILL)
             send(pid, signal.SIGKILL)
         self._maker.stdin.close()
@@ -170,16 +172,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def children_of(pid: int) -> list[tuple[int, bool]]:
+def children_of(pid: int) -> list[int]:
     """Those that run handlers; not the one that keeps track of shared memory."""
     found = []
-    old = float(Path("/proc/uptime").read_text().split()[0]) - OLD_SECONDS
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
             facts = (entry / "stat").read_text().rpartition(")")[2].split()
-            started = int(facts[19]) / os.sysconf("SC_CLK_TCK")
             if int(facts[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
-                found.append((int(entry.name), started < old))
+                found.append(int(entry.name))
     return found
 
 

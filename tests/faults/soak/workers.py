@@ -1,4 +1,4 @@
-"""Worker processes of the soak: `python -m tests.faults.soak.workers`, one for each line of options on its input.
+"""Worker processes of the soak: `serve()` starts one for each line of options on its input.
 
 Everything is imported before it forks. A worker heeds SIGTERM as `windlass worker` does, and notes what it is told of
 its settlements.
@@ -43,7 +43,7 @@ def serve() -> None:
         options = msgspec.json.decode(line)
         child = os.fork()
         if child == 0:
-            os.close(0)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # not closed: an event loop's own file would take its place
             os.dup2(2, 1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             run(options)
@@ -53,7 +53,3 @@ def serve() -> None:
     for child in children:  # whoever started them is gone
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    serve()
