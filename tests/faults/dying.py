@@ -23,7 +23,7 @@ from windlass import Continue, StoreUnavailable, Windlass
 from windlass.attempt import Attempt
 from windlass.block import BlockConflict
 
-from ..chains.conftest import Ledger
+from ..chains.ledger import Ledger
 
 BETWEEN = (  # the user's write and the completion
     "after the write",

@@ -21,7 +21,7 @@ import pytest
 from windlass import Windlass
 from windlass.embedded import MongodbServer
 
-from ..chains.conftest import Ledger
+from ..chains.ledger import Ledger
 from .dying import AROUND, BETWEEN, NEVER, NEXT, RECEIPTS, WORK, Death
 
 ROOT = Path(__file__).parents[2]

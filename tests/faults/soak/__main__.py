@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from .scene import Client, Place, Workers, ledger_of, place, rows_of
 from .verdict import Evidence, judge
 
 DRAIN_SECONDS = 120.0
+STILL_SECONDS = 40.0  # without a change: no lease and no backoff is as long
 TELL_SECONDS = 10.0
 OVERDUE_SECONDS = 25.0
 
@@ -37,8 +39,15 @@ class Soak:
         self.workers.start(workers)
         self.faults = Faults(where, self.workers, chosen, random.Random(seed + 2))
         self.clients = [
-            Client(f"client {n}", where.url, self.history, random.Random(seed + 3 + n), chosen & set(WORK))
-            for n in range(2)
+            Client(
+                f"client {n}",
+                where.url,
+                self.history,
+                random.Random(seed + 3 + n),
+                chosen & set(WORK),
+                only_plain=n == 2,
+            )
+            for n in range(3)
         ]
         self.violations: list[Violation] = []
         self.ended = 0.0
@@ -61,6 +70,8 @@ class Soak:
         self.workers.stop_all()
         for seconds in self.workers.late:
             self.violations.append(Violation("S6", None, f"a worker had not exited {seconds:.0f} s after SIGTERM"))
+        if died := self.faults.done["died by itself"]:
+            self.violations.append(Violation("S9", None, f"{died} workers ended, and had not been told to"))
         return self.violations + self._judged()
 
     def _pause(self, seconds: float) -> None:
@@ -88,20 +99,28 @@ class Soak:
             if job.lease_expires_at and job.lease_expires_at + timedelta(seconds=OVERDUE_SECONDS) < datetime.now(UTC)
         ]
         self.history.note(*(Event(kind="overdue", id=job.id) for job in late))
+        if self.ended:
+            kinds = Counter(
+                job.type for state in ("pending", "running", "blocked") for job in self.app.list(state=state)
+            )
+            print(f"          left: {dict(kinds)}")
         seen = {state: count for state, count in counts.items() if count}
         done = {name: count for name, count in self.faults.done.items() if count}
         print(f"{time.monotonic() - self.began:6.0f} s  {seen}  faults: {done}", flush=True)
 
     def _drain(self) -> None:
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while time.monotonic() < deadline:
+        moved = began = time.monotonic()
+        before = self.app.counts()
+        while moved < began + DRAIN_SECONDS and time.monotonic() < moved + STILL_SECONDS:
             counts = self.app.counts()
             if not (counts.pending or counts.running or counts.blocked):
                 print(f"{time.monotonic() - self.began:6.0f} s  all done", flush=True)
                 return
+            if dict(counts) != dict(before):
+                before, moved = counts, time.monotonic()
             self._pause(0.3)
         left = [f"{job.type} {job.state} {job.id}" for job in self.app.list(limit=1000) if not job.finished]
-        print(f"not done after {DRAIN_SECONDS:.0f} s: {len(left)}: {left[:10]}", flush=True)
+        print(f"not done after {time.monotonic() - began:.0f} s: {len(left)}: {left[:10]}", flush=True)
 
     def _judged(self) -> list[Violation]:
         # A worker that was killed between its settlement and its count has left the count to upkeep: at its own time.
@@ -116,7 +135,7 @@ class Soak:
             entries=self.ledger.entries,
             windows=self.faults.windows,
             ended=self.ended,
-            child_kills=self.faults.child_kills,
+            enqueues=[took for client in self.clients for took in client.took],
             faults=self.chosen,
         )
         kinds = Counter(event.kind for event in evidence.events)
@@ -150,6 +169,7 @@ def main(arguments: list[str]) -> int:
         f"--workers {given.workers} --faults {','.join(sorted(chosen)) or 'none'}",
         flush=True,
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="windlass-soak-"))
     violations: list[Violation] | None = None
     try:

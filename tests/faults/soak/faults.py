@@ -36,7 +36,6 @@ class Faults:
         self.where, self.workers, self.random = where, workers, rng
         self.done: Counter[str] = Counter()
         self.windows: list[tuple[float, float]] = []
-        self.child_kills = 0
         deeds: dict[str, Callable[[], None]] = {
             "read-only": self.read_only,
             "lost-answers": self.lost_answers,
@@ -66,7 +65,7 @@ class Faults:
     # Deeds
 
     def kill_child(self) -> None:
-        self.child_kills += self.workers.kill_child()
+        self.workers.kill_child()
 
     def read_only(self) -> None:
         with self.window():
@@ -107,7 +106,7 @@ class Faults:
         """For all sessions, those that are open too."""
         import psycopg
 
-        options = "-c default_transaction_read_only=off -c default_transaction_isolation='read\\ committed'"
+        options = "-c default_transaction_read_only=off -c default_transaction_isolation=read\\ committed"
         with psycopg.connect(self.where.direct, autocommit=True, options=options) as connection:
             connection.execute(f"ALTER SYSTEM SET {setting} = {value}")
             connection.execute("SELECT pg_reload_conf()")

@@ -21,15 +21,22 @@ from uuid import UUID
 
 import msgspec
 
-from tests.chains.conftest import Ledger
+from tests.chains.ledger import Ledger
 from tests.proxy import Proxy
 from windlass import Job, Unique, Windlass
 from windlass.embedded import MongodbServer, PostgresServer
 
 from ..history import Event, History
+from .work import marker_of
 
 ROOT = Path(__file__).parents[3]
-WORKER = {"concurrency": 8, "rescue_interval": 0.5, "poll_interval": 1, "grace": 4}
+WORKER = {
+    "queues": {"default": None, "children": 2},  # a child takes long to start on a machine that is busy
+    "concurrency": 8,
+    "rescue_interval": 0.5,
+    "poll_interval": 1,
+    "grace": 4,
+}
 EXIT_SECONDS = 25.0  # for a worker that was told to stop: its grace, five seconds, and a machine that is busy
 
 
@@ -68,13 +75,14 @@ class Workers:
     """Processes that are started by the dozen, killed, and told to stop."""
 
     def __init__(self, url: str, history: Path, rng: random.Random) -> None:
-        self.random, self.pids = rng, list[int]()
+        self.random, self.history, self.pids = rng, history, list[int]()
         self.stopping: dict[int, float] = {}
         self.late: list[float] = []  # seconds that one took to exit, where it took too long
         self.deaths: Counter[str] = Counter()
         environment = os.environ | {"WINDLASS_URL": url, "HISTORY": str(history)}
         self._maker = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.soak.workers"],
+            # Not by -m: what a program is started by, its children import as well.
+            [sys.executable, "-c", "from tests.faults.soak.workers import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=open(history.parent / "workers.log", "wb"),  # noqa: SIM115
@@ -127,6 +135,7 @@ class Workers:
     def kill_child(self) -> bool:
         """A child process that runs handlers, of any worker."""
         children = [child for pid in self.pids for child in children_of(pid)]
+        children = [child for child in children if marker_of(self.history, child).exists()]
         if children:
             send(self.random.choice(children), signal.SIGKILL)
         return bool(children)
@@ -168,8 +177,8 @@ def children_of(pid: int) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+            facts = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(facts[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return found
 
@@ -190,11 +199,15 @@ class Sent(NamedTuple):
 class Client:
     """A thread that enqueues, with ids of its own, and keeps a record of what was acknowledged."""
 
-    def __init__(self, name: str, url: str, history: History, rng: random.Random, extra: set[str]) -> None:
+    def __init__(
+        self, name: str, url: str, history: History, rng: random.Random, extra: set[str], *, only_plain: bool = False
+    ) -> None:
+        self.only_plain = only_plain  # which nothing but the store itself can hold up
         self.name, self.history, self.random, self.extra = name, history, rng, extra
         self.app = Windlass(url, make_id=self._make_id)
         self.sent: dict[UUID, Sent] = {}
         self.errors: Counter[str] = Counter()
+        self.took: list[tuple[float, float]] = []  # from when to when an enqueue was on its way
         self.stopping = threading.Event()
         self.number = 0
         self._recent: list[Job] = []
@@ -226,6 +239,8 @@ class Client:
             self.stopping.wait(self.random.uniform(0.05, 0.35))
 
     def _recipe(self) -> Any:
+        if self.only_plain:
+            return self.random.choice((self._plain, self._last))
         recipes = [self._plain, self._plain, self._last, self._effects, self._chain, self._ordered, self._fan_in]
         recipes += [self._unique, self._child, self._twice]
         if "rude" in self.extra:
@@ -239,7 +254,11 @@ class Client:
     def _send(self, kind: str, given: dict[str, Any], count: int = 1, **about: Any) -> list[Job]:
         options = about.pop("options", {})
         calls = [self.app.call(kind, given, **options) for _ in range(count)]
-        jobs = self.app.enqueue_many(calls)
+        since = time.monotonic()
+        try:
+            jobs = self.app.enqueue_many(calls)
+        finally:
+            self.took.append((since, time.monotonic()))
         for job in jobs:
             if job.created:
                 self.sent[job.id] = Sent(job.id, kind, **about)
@@ -282,10 +301,10 @@ class Client:
         self._send("plain", {"seconds": self._seconds()}, options={"unique": Unique(key)})
 
     def _child(self) -> None:
-        self._send("in_child", {"seconds": self._seconds()})
+        self._send("in_child", {"seconds": self._seconds()}, options={"queue": "children"})
 
     def _twice(self) -> None:
-        """An id that is sent until it is acknowledged, and once more when it may have run already."""
+        """An id that is sent until it is acknowledged, and again while it runs and when it has run."""
         id = self._make_id()
         for _ in range(20):
             try:
@@ -294,9 +313,10 @@ class Client:
             except Exception as error:
                 self.errors[type(error).__name__] += 1
                 self.stopping.wait(0.3)
-        self.stopping.wait(self.random.choice((0, 0.3)))
-        again = self.app.enqueue("effect", {"seconds": 0}, id=id)
-        self.history.note(Event(kind="acknowledged", id=again.id))
+        for _ in range(5):
+            self.stopping.wait(self.random.uniform(0, 0.05))
+            again = self.app.enqueue("effect", {"seconds": 0}, id=id)
+            self.history.note(Event(kind="acknowledged", id=again.id))
         self.sent.setdefault(id, Sent(id, "effect"))
 
     def _slow(self) -> None:

@@ -3,10 +3,13 @@
 S1  a chain has all its links, each completed
 S2  jobs of one order key start one after the other, in the order in which they were sent
 S3  an effect is there once for each job that completed, and for no other
-S4  no child's death is told of a job that it did not run
+S4  no job fails by the death of a child that did not run it
 S5  while jobs wait and the store is well, some are started
 S6  a worker that was told to stop exits
 S7  what no fault excuses starts once
+S8  a job that has attempts left has not failed
+S9  no worker ends by itself
+S10 an enqueue does not wait for others
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from windlass.lifecycle import COMPLETED
+import msgspec
+
+from windlass.lifecycle import COMPLETED, FAILED
 
 from ..checker import Violation, check
 from ..history import Event, Final
@@ -26,6 +31,7 @@ from .scene import WAITS, Sent
 from .work import EFFECTS
 
 STALL_SECONDS = 6.0
+ENQUEUE_SECONDS = 5.0
 AFTER_WINDOW_SECONDS = 5.0
 HARMLESS = {"slow-commit", "isolation"}  # no attempt may be lost to these
 
@@ -38,7 +44,7 @@ class Evidence(NamedTuple):
     entries: Sequence[str]
     windows: Sequence[tuple[float, float]]
     ended: float  # when the faults and the clients ended
-    child_kills: int
+    enqueues: Sequence[tuple[float, float]]  # from when to when
     faults: set[str]
 
 
@@ -52,7 +58,7 @@ def judge(evidence: Evidence) -> list[Violation]:
     links = [Event(kind="sent", id=_id(row[0])) for row in rows if row[7] and _id(row[6]) in roots]
     found = check([*evidence.events, *links], finals, evidence.counted)
     found = [violation for violation in found if not _excused(violation, evidence)]
-    for rule in (_chains, _order, _effects, _children, _stalls, _started_once):
+    for rule in (_chains, _order, _effects, _children, _stalls, _started_once, _given_up, _slow_enqueues):
         found += rule(evidence)
     return found
 
@@ -113,9 +119,14 @@ def _effects(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _children(evidence: Evidence) -> Iterator[Violation]:
-    died = sum(str(row[9] or "").count("ProcessDied") for row in evidence.rows if row[5] == "in_child")
-    if died > evidence.child_kills and not {"kill", "terminate"} & evidence.faults:
-        yield Violation("S4", None, f"{evidence.child_kills} children were killed, {died} attempts told of it")
+    """Children are killed when they have started: such a death is of the job that runs there, or of none."""
+    starts = {(event.id, event.attempt) for event in evidence.events if event.kind == "started"}
+    for row in evidence.rows:
+        if row[5] == "in_child" and row[9]:
+            for attempt in msgspec.json.decode(row[9]):
+                number = attempt["number"]
+                if "ProcessDied" in str(attempt) and (_id(row[0]), number) not in starts:
+                    yield Violation("S4", _id(row[0]), f"attempt {number} never began, and ended by a child's death")
 
 
 def _stalls(evidence: Evidence) -> Iterator[Violation]:
@@ -142,6 +153,19 @@ def _stalls(evidence: Evidence) -> Iterator[Violation]:
 
 def _waiting_for_others(evidence: Evidence) -> set[UUID]:
     return {sent.id for sent in evidence.sent.values() if sent.line or sent.length == WAITS}
+
+
+def _given_up(evidence: Evidence) -> Iterator[Violation]:
+    for row in evidence.rows:
+        if row[1] == FAILED and (row[3] is None or row[2] < row[3]):
+            yield Violation("S8", _id(row[0]), f"{row[5]} failed in attempt {row[2]} of {row[3]}: {str(row[8])[:200]}")
+
+
+def _slow_enqueues(evidence: Evidence) -> Iterator[Violation]:
+    for since, until in evidence.enqueues:
+        begins = max([since, *(end for begin, end in evidence.windows if begin < until)])
+        if until - begins > ENQUEUE_SECONDS:
+            yield Violation("S10", None, f"an enqueue took {until - begins:.1f} s")
 
 
 def _started_once(evidence: Evidence) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import sqlite3
 import time
@@ -12,18 +13,28 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tests.chains.conftest import Ledger
+from tests.chains.ledger import Ledger
 from windlass import Attempt, Continue, Windlass
+from windlass.worker.processes import CHILD_NAME
 
 from ..history import Event, History
 
 LEASE, BACKOFF = "6s", "50ms"
 EFFECTS = ("effect", "sync_effect", "slow")  # each completed one has written its id, once; no other has
 
+
+def marker_of(history: Path, pid: int) -> Path:
+    """A file that is there when this child process is about to run its first handler."""
+    return history.with_name(f"child-{pid}")
+
+
 app = Windlass()
 history = History(Path(os.environ["HISTORY"])) if "HISTORY" in os.environ else None
 ledger = Ledger(app.url, create=False)
 _started: set[tuple[UUID, UUID]] = set()
+
+if history is not None and multiprocessing.current_process().name == CHILD_NAME:
+    marker_of(history.path, os.getpid()).touch()
 
 
 def note(kind: str, attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes of the soak: `python -m tests.faults.soak.workers`, one for each line of options on its input.
+"""Worker processes of the soak: `serve()` starts one for each line of options on its input.
 
 Everything is imported before it forks. A worker heeds SIGTERM as `windlass worker` does, and notes what it is told of
 its settlements.
@@ -6,6 +6,7 @@ its settlements.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -35,17 +36,18 @@ def run(options: dict[str, Any]) -> None:
 
 def serve() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    children = []
     for line in sys.stdin:
         options = msgspec.json.decode(line)
         child = os.fork()
         if child == 0:
-            os.close(0)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # not closed: an event loop's own file would take its place
             os.dup2(2, 1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             run(options)
             sys.exit()  # as a program ends: whatever holds that up is to be seen
+        children.append(child)
         print(child, flush=True)
-
-
-if __name__ == "__main__":
-    serve()
+    for child in children:  # whoever started them is gone
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
