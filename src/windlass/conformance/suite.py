@@ -31,6 +31,7 @@ from .retry import Retrying
 from .run_now import RunningNow
 from .schedules import Firings, Schedulers, Timetables
 from .settle import Batches, Ending, SendingBack
+from .stuck import Stuck
 from .unique import Replacing, UniqueBatches, UniqueKeys
 from .wakeup import WakingUp
 
@@ -64,6 +65,8 @@ class Conformance:
     TestUniqueBatches = UniqueBatches
     TestReplacing = Replacing
     TestKeptKeys = KeptKeys
+
+    TestStuck = Stuck
 
     TestOrder = Order
     TestClaims = Claims
