@@ -21,6 +21,7 @@ from .unique import Unique, as_unique
 
 NAME_LIMIT = 200  # characters of a queue's, a type's or a tenant's name
 KEY_LIMIT = 500
+BYTES_EACH = 2  # of UTF-8, on average: a row of an index holds 2,700 bytes, and a tenant, a type and a key go into one
 
 Columns: TypeAlias = tuple[int | None, float | None, int | None, str | None]  # a policy, as a row has it
 
@@ -200,6 +201,9 @@ def check_name(what: str, name: object, limit: int = NAME_LIMIT) -> str:
         codec.encode(name)
     except InvalidInput as error:
         raise InvalidInput(f"{what}: {error}") from None
+    size = len(name.encode())
+    if size > limit * BYTES_EACH:
+        raise InvalidInput(f"{what}: {size} bytes of UTF-8; {limit * BYTES_EACH} at the most")
     return name
 
 

@@ -114,12 +114,28 @@ Moment: TypeAlias = datetime | int | bytes
 POSTGRES_EPOCH = to_microseconds(datetime(2000, 1, 1, tzinfo=UTC))
 
 
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 def read_moment(raw: Moment) -> datetime:
+    try:
+        if isinstance(raw, bytes):
+            return from_microseconds(int.from_bytes(raw, "big", signed=True) + POSTGRES_EPOCH)
+        if isinstance(raw, int):
+            return from_microseconds(raw)
+        return raw if raw.tzinfo is UTC else raw.astimezone(UTC)
+    except (OverflowError, AttributeError):
+        return _nearest(raw)
+
+
+def _nearest(raw: object) -> datetime:
+    """The first or last moment of the calendar, for what is beyond it, such as PostgreSQL's infinity; the last, too,
+    for what is no moment at all: a row that somebody has written by hand must wedge nothing."""
     if isinstance(raw, bytes):
-        return from_microseconds(int.from_bytes(raw, "big", signed=True) + POSTGRES_EPOCH)
-    if isinstance(raw, int):
-        return from_microseconds(raw)
-    return raw if raw.tzinfo is UTC else raw.astimezone(UTC)
+        raw = int.from_bytes(raw, "big", signed=True)
+    if isinstance(raw, datetime):
+        return FIRST if raw.year < 5000 else LAST
+    return FIRST if isinstance(raw, int | float) and raw < 0 else LAST
 
 
 def _read_moment(raw: Moment | None) -> datetime | None:

@@ -23,6 +23,7 @@ from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 from .redaction import hide_in_text
 
+STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
 TYPE_LIMIT = 200  # characters of an exception's name
 
 
@@ -252,6 +253,11 @@ def was_accepted(settlement: Settlement, *, state: State, token: UUID | None, pr
 
 class LeaseExpired(Interruption):
     """The worker that held the job was not heard of until its lease ran out."""
+
+
+def stagger_seconds(count: int) -> float:
+    """Over how long so many rescued jobs come back: what falls on one server together must not come back together."""
+    return min(STAGGER_EACH * count, STAGGER_MOST)
 
 
 def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger_seconds: float) -> Settlement:

@@ -126,6 +126,18 @@ def decide_firing(schedule: Schedule, now: datetime, since: datetime | None = No
     )
 
 
+def decide_repair(schedule: Schedule, now: datetime) -> Firing | None:
+    """How a schedule comes back whose next tick is too far ahead, since it was moved on while the store's clock was
+    wrong. The tick after the next is not too far: the clock may have been set back by a moment, across a tick that has
+    made its job."""
+    if schedule.next_at is None or schedule.paused:
+        return None
+    next_at = schedule.ticks.after(now)
+    if schedule.next_at <= schedule.ticks.after(next_at):
+        return None
+    return Firing(name=schedule.name, due_at=schedule.next_at, next_at=next_at, last_at=None, jobs=[])
+
+
 def _due_ticks(
     schedule: Schedule, first: datetime, now: datetime, since: datetime | None, limit: int
 ) -> list[datetime]:

@@ -113,6 +113,19 @@ class Rescuing:
         moments = {bench.look(held).run_at for held in claimed}
         assert len(moments) > 10
 
+    @pytest.mark.parametrize(("count", "over"), [(1, 0.01), (100, 1.0)])
+    def test_each_that_comes_back_makes_room_for_a_hundredth_of_a_second(
+        self, bench: Bench, count: int, over: float
+    ) -> None:
+        bench.add_many(count, **columns(Policy(max_attempts=3, lease_seconds=60, backoff=Fixed(600))))
+        bench.claim(count)
+        bench.pass_time(minutes=5)
+        delays = [settlement.delay_seconds or 0.0 for settlement in bench.rescue(count)]
+        assert len(delays) == count
+        assert min(delays) >= 600
+        assert max(delays) <= 600 + over
+        assert count == 1 or max(delays) > 600 + over / 2
+
     def test_no_more_than_asked_for_and_none_forgotten(self, bench: Bench) -> None:
         bench.add_many(25)
         bench.claim(25)

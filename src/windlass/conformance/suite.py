@@ -36,6 +36,7 @@ from .run_now import RunningNow
 from .schedules import Firings, Schedulers, Timetables
 from .scopes import OwnKeys, UniqueScopes
 from .settle import Batches, Ending, SendingBack
+from .stuck import Stuck
 from .unique import Replacing, UniqueBatches, UniqueKeys
 from .wakeup import WakingUp
 
@@ -72,6 +73,8 @@ class Conformance:
     TestUniqueScopes = UniqueScopes
     TestOwnKeys = OwnKeys
     TestPastMoments = PastMoments
+
+    TestStuck = Stuck
 
     TestOrder = Order
     TestClaims = Claims

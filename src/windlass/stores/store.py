@@ -280,6 +280,10 @@ class Store(Protocol):
         """Seconds until the first job that waits in these queues is due, negative for one that is; None if none
         waits."""
 
+    def stuck(self, queues: Sequence[str], types: Sequence[str]) -> Operation[list[str]]:
+        """Those of these queues in which a job is due, but none that can be claimed by who knows these types alone: it
+        is of other types, or the queue is paused."""
+
     def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         """Prolong the leases of all jobs that were claimed with these tokens, each by its own length: for a worker that
         cannot do it itself. How many there were; a job that another transaction has locked is passed by."""

@@ -24,11 +24,17 @@ class Served:
     limit: int | None = None
     held: int = 0
     after: Position | None = None
+    resting: bool = False  # what is due there is not for us
+    told: bool = False  # someone has said since that there is more
     _from_start: float = 0.0
     _took: float = field(default=0.0)
 
     def room(self, room: int) -> int:
         return room if self.limit is None else max(0, min(room, self.limit - self.held))
+
+    def is_worth_a_look(self) -> bool:
+        told, self.told = self.told, False
+        return told or not self.resting
 
     def position(self) -> Position | None:
         """Where to go on: dead entries pile up at the head of the index while an old snapshot is held open

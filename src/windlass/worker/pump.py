@@ -60,7 +60,7 @@ class Pump:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
-        self._look_again = self._admit_at = 0.0
+        self._look_again = self._admit_at = self._stuck_at = 0.0
         self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
         self._last_attempts_at = time.monotonic()
 
@@ -114,6 +114,7 @@ class Pump:
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
         await self._admit()
+        await self._find_stuck(again=True)
         names = list(self.served)
         if self.all_queues and time.monotonic() > self._look_again:
             names = await self._look_for_queues()
@@ -124,7 +125,8 @@ class Pump:
         claimed = 0
         for index in range(len(names)):
             served = self.served[names[(self._turn + index) % len(names)]]
-            claimed += await self._claim_from(served)
+            if served.is_worth_a_look():
+                claimed += await self._claim_from(served)
         if self.buffer.kept:
             self.buffer.hand([])  # no queue had room for more: then they go on with what lies ready
         return most, claimed
@@ -219,7 +221,10 @@ class Pump:
         """
         if self._deserted and self._nothing_ahead and not self._told and not self._held_up:
             return self.poll_seconds, False  # as it was at the last look, and nobody has said otherwise
-        seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
+        seconds = await self._seconds_until_due()
+        is_due = seconds is not None and seconds <= 0
+        if is_due and time.monotonic() - self._vain_since > LOCKED_SECONDS and await self._find_stuck():
+            seconds = await self._seconds_until_due()
         self._nothing_ahead = seconds is None
         if (seconds is None or seconds > 0) and not self._held_up:
             self._vain_since = float("inf")
@@ -227,6 +232,24 @@ class Pump:
         self._vain = min(self._vain * 2, VAIN_SECONDS[1])
         self._vain_since = min(self._vain_since, time.monotonic())
         return min(self.poll_seconds, self._vain), not self.quiet
+
+    async def _seconds_until_due(self) -> float | None:
+        queues = [served.name for served in self.served.values() if not served.resting]
+        return await self.app.arun_operation(lambda: self.app.store.next_due(queues))
+
+    async def _find_stuck(self, *, again: bool = False) -> bool:
+        """Queues in which all that is due is not for us are left alone until a hint, or a poll, says otherwise: each
+        look would go through all of it. Whether there are any. `again`: look again at those that we know of."""
+        now = time.monotonic()
+        known = [served.name for served in self.served.values() if served.resting]
+        if (again and not known) or now < self._stuck_at:
+            return False
+        queues, types = known if again else list(self.served), self.app.task_names
+        stuck = set(await self.app.arun_operation(lambda: self.app.store.stuck(queues, types)))
+        for queue in queues:
+            self.served[queue].resting = queue in stuck
+        self._stuck_at = now + self.poll_seconds
+        return bool(stuck)
 
     async def rest(self, seconds: float, or_room: bool = False) -> None:
         """Until someone wakes us, for so long at most; or until a slot is free or less lies ready."""
@@ -297,6 +320,9 @@ class Pump:
         """On the listener's thread."""
         if hint is None or (hint.kind == "ready" and hint.name not in self.served):
             self._look_again = 0.0
+        for served in list(self.served.values()) if hint is None else [self.served.get(hint.name)]:
+            if served is not None and (hint is None or hint.kind == "ready"):
+                served.told = True
         if hint is None:
             self.leases.ask_all()
         if hint is None or (hint.kind == "ready" and (self.all_queues or hint.name in self.served)):

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from ..app import Windlass
 from ..errors import WindlassError
-from ..schedule import Schedule, decide_firing
+from ..schedule import Schedule, decide_firing, decide_repair
 from ..stores.wakeup import Hint
 
 log = logging.getLogger("windlass.worker")
@@ -23,6 +23,7 @@ PAGE = 20
 GLANCE_SECONDS = 1.0  # between looks for which there is no reason but that something has changed
 SPREAD_SECONDS = 0.2  # over which the schedulers of many workers come to one tick
 LONGEST_DELAY = 30.0
+REPAIR_SECONDS = 60.0  # between checks that no schedule's next tick is too far ahead
 
 
 class Scheduler:
@@ -33,7 +34,7 @@ class Scheduler:
         self._looked_at: datetime | None = None  # by the store's clock
         self._looked = 0.0  # by our own
         self._glance: asyncio.Handle | None = None
-        self._glance_at = 0.0
+        self._glance_at = self._repair_at = 0.0
 
     async def open(self) -> None:
         """Before the worker looks for jobs: write what the code declares, and fire what fell due meanwhile."""
@@ -64,6 +65,10 @@ class Scheduler:
             self._looked = self._loop.time()
             timetable = await self.app.arun_operation(lambda: self.app.store.due_schedules(PAGE))
             since, self._looked_at = self._looked_at, timetable.now
+            if self._looked >= self._repair_at or (since is not None and timetable.now < since):
+                self._repair_at = self._looked + REPAIR_SECONDS
+                if await self._repair():
+                    continue
             if not timetable.schedules:
                 break
             done = [await self._fire(schedule, timetable.now, since) for schedule in timetable.schedules]
@@ -73,6 +78,20 @@ class Scheduler:
             return self.poll_seconds
         until = (timetable.next_at - timetable.now).total_seconds()
         return min(self.poll_seconds, until + random.uniform(0, min(SPREAD_SECONDS, until)))
+
+    async def _repair(self) -> bool:
+        """Bring back what was moved on too far while the store's clock was wrong; whether there was any."""
+        repaired = False
+        timetable = await self.app.arun_operation(self.app.store.schedules)
+        for schedule in timetable.schedules:
+            try:
+                firing = decide_repair(schedule, timetable.now)
+                if firing is not None:
+                    moved = await self.app.arun_operation(lambda: self.app.store.fire(firing))  # noqa: B023
+                    repaired = repaired or moved is not None
+            except WindlassError as error:
+                log.warning("the schedule %r could not be checked: %s", schedule.name, error)
+        return repaired
 
     async def _fire(self, schedule: Schedule, now: datetime, since: datetime | None) -> bool:
         """Whether it is due no longer. One that cannot be fired is not in the way of the others."""

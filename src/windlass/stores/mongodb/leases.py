@@ -13,7 +13,7 @@ from pymongo import UpdateMany
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
 from ...logs import Log
 from ...operation import Operation, Request
-from ...outcome import Settlement, decide_any_rescue, decide_expiry
+from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Lease, Reason, Renewal
 from .base import BRIEF
 from .documents import Document, to_job, to_key
@@ -22,7 +22,6 @@ from .unlocked import by_halves
 
 log = Log("windlass.store")
 
-STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
 EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 
 
@@ -89,8 +88,8 @@ class Leases(Settlements):
             before = {"$lt": stale_before}
             lost = {"$or": [{"heard_at": before}, {"heard_at": None, "claimed_at": before}]}
         documents, token = yield from self._take_over({"state": RUNNING, **lost}, limit)
-        stagger_seconds = min(STAGGER_EACH * len(documents), STAGGER_MOST)
-        settlements = [self._decide(document, token, stagger_seconds) for document in documents]
+        over = stagger_seconds(len(documents))
+        settlements = [self._decide(document, token, over) for document in documents]
         refused = {refusal.id for refusal in (yield from self.settle(settlements))}
         return [settlement for settlement in settlements if settlement.id not in refused]
 
@@ -131,9 +130,9 @@ class Leases(Settlements):
                 found += yield Request(self.jobs, "find", (filter, BRIEF), options, alone)
         return found
 
-    def _decide(self, document: Document, token: UUID, stagger_seconds: float) -> Settlement:
+    def _decide(self, document: Document, token: UUID, over: float) -> Settlement:
         return decide_any_rescue(
-            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=stagger_seconds
+            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=over
         )
 
 

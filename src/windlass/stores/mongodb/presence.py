@@ -15,6 +15,20 @@ from .documents import Document
 
 
 class Presence(Base):
+    def stuck(self, queues: Sequence[str], types: Sequence[str]) -> Operation[list[str]]:
+        due: Document = {"state": PENDING, "queue": {"$in": [*queues]}, "run_at": ANY_MOMENT}
+        due["$expr"] = {"$lte": ["$run_at", self.now_expression]}
+        known = {"$max": {"$in": ["$type", {"$literal": [*types]}]}}
+        paused = {"from": self.queues, "localField": "_id", "foreignField": "_id", "as": "queue"}
+        pipeline: list[Document] = [
+            {"$match": due},
+            {"$group": {"_id": "$queue", "known": known}},
+            {"$lookup": paused},
+            {"$match": {"$or": [{"known": False}, {"queue.paused": True}]}},
+        ]
+        rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
+        return sorted(row["_id"] for row in rows)
+
     def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
         """Through the ready index, one look for each priority that is in use, however many jobs wait. Those with an
         order key, of whatever queue, are to be let in when they are due."""

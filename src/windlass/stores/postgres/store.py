@@ -28,6 +28,7 @@ from .arrays import Texts, Uuids
 from .connections import PostgresConnections
 from .wakeup import PostgresWakeup
 
+RING_SLOTS = 32
 RING_DAYS = 30  # what is kept for so long at most goes by TRUNCATE
 COPY_FROM = 20  # jobs: below, one INSERT is quicker than COPY's three round trips
 
@@ -333,19 +334,23 @@ class PostgresStore(SqlStore):
         yield self.statement("fold_tallies", alone=True)
         rows = yield self.statement("prune_rows", alone=True, limit=limit)
         gone = int(rows[0][0])
-        slots = yield self.statement("prune_slots", alone=True)
+        slots = yield Statement(self.sql.made(("prune_slots",), self._all_slots), alone=True)
         for slot, count in slots:
             yield Statement(self.sql.variant("empty_slot", number=str(slot)), alone=True)
-            left = yield self.statement("prune_slots", alone=True)
-            if slot in [row[0] for row in left]:
+            ((is_empty,),) = yield self.statement("slot_is_empty", alone=True, slot=slot)
+            if is_empty:
+                gone += int(count)
+            else:
                 rows = yield self.statement("prune_slot_rows", alone=True, slot=slot, limit=limit)
                 gone += int(rows[0][0])
-            else:
-                gone += int(count)
         return gone
 
+    def _all_slots(self) -> str:
+        each = [self.sql.variant("prune_slots", number=str(number)).statements[0] for number in range(RING_SLOTS)]
+        return " UNION ALL ".join(each)
+
     def vacuum(self) -> Operation[None]:
-        for name in ("jobs", "history", "keys", "tallies"):
+        for name in ("jobs", "edges", "history", "keys", "tallies", "schedules", "workers", "queues"):
             yield Statement(self.sql.made((f"vacuum {name}",), lambda name=name: f"VACUUM {{{name}}}"), alone=True)  # type: ignore[misc]
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:

@@ -33,6 +33,10 @@ class Presence:
         rows = yield self.statement("next_due", alone=True, queues=self.array(queues))
         return rows[0][0]  # type: ignore[no-any-return]
 
+    def stuck(self, queues: Sequence[str], types: Sequence[str]) -> Operation[list[str]]:
+        rows = yield self.statement("stuck", alone=True, queues=self.array(queues), types=self.array(types))
+        return [row[0] for row in rows]
+
     def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         rows = yield self.statement("hold", alone=True, tokens=self.array(tokens))
         return len(rows)

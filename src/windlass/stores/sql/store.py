@@ -18,7 +18,7 @@ from ...errors import SchemaMismatch
 from ...job import Job
 from ...lifecycle import CANCELLED, FINISHED, Event, allows
 from ...operation import Operation, Row, Rows, Statement
-from ...outcome import Settlement, decide_any_rescue, decide_expiry
+from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Change, ClaimRequest, Counts, Tally
 from ..wakeup import Hint
 from .deleting import Deleting
@@ -33,7 +33,6 @@ from .settling import Settling
 
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
 PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # nobody hangs on it
-STAGGER_SECONDS = 2.0  # over which a round of rescued jobs is spread
 
 
 class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules):
@@ -190,16 +189,15 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
             return []
         # With a token of the rescuer's own the worker that was given up finds nothing that it could have written.
         token = uuid4()
-        settlements = [self._decide(row, token) for row in rows]
+        over = stagger_seconds(len(rows))
+        settlements = [self._decide(row, token, over) for row in rows]
         yield self.statement("take_over", ids=self.array([one.id for one in settlements]), token=token)
         refused = {refusal.id for refusal in (yield from self.settle(settlements))}
         return [settlement for settlement in settlements if settlement.id not in refused]
 
-    def _decide(self, row: Row, token: UUID) -> Settlement:
+    def _decide(self, row: Row, token: UUID, over: float) -> Settlement:
         id = self.rows.to_uuid(row[0])
-        return decide_any_rescue(
-            id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=STAGGER_SECONDS
-        )
+        return decide_any_rescue(id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=over)
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_too_late", alone=True, limit=limit)

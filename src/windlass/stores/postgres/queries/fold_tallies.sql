@@ -1,6 +1,10 @@
--- Only what nobody else is folding; the table is insert-only otherwise.
-WITH gone AS (
-    DELETE FROM {tallies} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {tallies} LIMIT 100000 FOR UPDATE SKIP LOCKED))
+-- Only what nobody else is folding; the table is insert-only otherwise. Not while a slot is being emptied: its counts would
+-- be written anew under its eyes.
+WITH free AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock({lock_space}, 513) AS ours
+), gone AS (
+    DELETE FROM {tallies} WHERE (SELECT ours FROM free)
+        AND ctid = ANY(ARRAY(SELECT ctid FROM {tallies} LIMIT 100000 FOR UPDATE SKIP LOCKED))
     RETURNING *
 )
 INSERT INTO {tallies} (slot, queue, type, state, count)
