@@ -12,7 +12,7 @@ from .call import NO_OPTIONS, Call, check_blockers, check_name
 from .errors import InvalidInput
 from .job import Job, NewJob
 from .operation import Interrupted, Operation
-from .policy import Policy
+from .policy import UNSET, Policy, check_connection
 from .stores.store import Admitted, Enqueued, Store
 from .stores.wakeup import Hint
 
@@ -66,7 +66,8 @@ class Sending:
         return done
 
     def _joined(self, connection: Any) -> Any:
-        """In a block of `attempt.transaction()`, its connection."""
+        """What was given or, in a block of `attempt.transaction()`, its connection; else None."""
+        connection = check_connection(connection)
         block = joined.get()
         if connection is not None or block is None or block.app is not self or not block.is_open:
             return connection
@@ -77,12 +78,12 @@ class Sending:
             self.store.wakeup.send(_ready_hints(done))
         return [self.bind(one.job, created=one.created) for one in done]
 
-    def enqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    def enqueue_many(self, calls: Iterable[Call], connection: Any = UNSET) -> list[Job]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
+        connection = self._joined(connection)
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
-        connection = self._joined(connection)
         if connection is not None:
             self.prepare()
             return self._added(self.store.connections.run_on(connection, lambda: self._joining(jobs)), hint=False)
@@ -95,11 +96,11 @@ class Sending:
                 pass
         return self._added(done, hint=True)
 
-    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = None) -> list[Job]:
+    async def aenqueue_many(self, calls: Iterable[Call], connection: Any = UNSET) -> list[Job]:
+        connection = self._joined(connection)
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
-        connection = self._joined(connection)
         if connection is not None:
             await self.aprepare()
             done = await self.store.connections.arun_on(connection, lambda: self._joining(jobs))
@@ -131,13 +132,13 @@ class Sending:
         return Call(type=type, input=encoded, policy=policy, options=chosen)
 
     def enqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, **options: Any
     ) -> Job:
         """Enqueue by name, where the handler is not importable; `input` has the arguments by name."""
         return self.enqueue_many([self.call(type, input, **options)], connection)[0]
 
     async def aenqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, **options: Any
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, **options: Any
     ) -> Job:
         return (await self.aenqueue_many([self.call(type, input, **options)], connection))[0]
 

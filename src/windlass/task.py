@@ -14,7 +14,7 @@ from .call import NO_OPTIONS, Call, Options
 from .errors import InvalidInput
 from .job import Job
 from .outcome import Continue
-from .policy import Policy
+from .policy import UNSET, Policy, check_connection
 from .signature import Signature
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Task(Generic[P, R]):
         self.queue, self.priority, self.policy = queue, priority, policy
         self.isolation: str | None = None
         self.signature = Signature(function, Attempt, name=name, limit=app.max_payload, control=(Continue,))
-        self._options, self._connection = NO_OPTIONS, None
+        self._options, self._connection = NO_OPTIONS, UNSET
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -53,17 +53,18 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def using(self, *, connection: Any = None, **options: Any) -> Task[P, R]:
+    def using(self, *, connection: Any = UNSET, **options: Any) -> Task[P, R]:
         """The same task, with these options for its jobs."""
         twin: Task[P, R] = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._options = self._options.updated(options)
-        twin._connection = self._connection if connection is None else connection
+        if check_connection(connection) is not None:
+            twin._connection = connection
         return twin
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """A call that is not sent yet."""
-        if self._connection is not None:
+        if self._connection is not UNSET:
             raise InvalidInput("a call has no connection: give it to whoever sends it, enqueue_many(…, connection=…)")
         return self._call(args, kwargs)
 
