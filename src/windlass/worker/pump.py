@@ -129,7 +129,7 @@ class Pump:
         """Jobs that wait for others, or for their turn, are let in: those that came in somebody's transaction, too."""
         if time.monotonic() < self._admit_at:
             return
-        while (await self.app.arun_operation(self.app._admit)).jobs:
+        while (await self.app.arun_for_worker(self.app._admit)).jobs:
             pass
         self._admit_at = time.monotonic() + ADMIT_SECONDS
 
@@ -157,9 +157,9 @@ class Pump:
             after=served.position(),
         )
         try:
-            jobs = await self.app.arun_operation(lambda: self.app.store.claim(request))
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
         except Interrupted:
-            jobs = await self.app.arun_operation(lambda: self.app.store.adopt(token))
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(token))
         served.claimed(jobs, wanted, began, request.after is None)
         attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
         self.leases.hold(attempts, began)
@@ -178,7 +178,7 @@ class Pump:
     async def _tell_blockers(self, attempts: list[Attempt]) -> None:
         if attempts:
             ids = [attempt.job.id for attempt in attempts]
-            found = await self.app.arun_operation(lambda: self.app.store.blockers(ids))
+            found = await self.app.arun_for_worker(lambda: self.app.store.blockers(ids))
             for attempt in attempts:
                 attempt.had(found.get(attempt.job.id, ()))
 
@@ -191,7 +191,7 @@ class Pump:
 
     async def _look_for_queues(self) -> list[str]:
         """Those in which something waits; there is nothing to be claimed from any other."""
-        names = await self.app.arun_operation(self.app.store.live_queues)
+        names = await self.app.arun_for_worker(self.app.store.live_queues)
         for queue in names:
             self.served.setdefault(queue, Served(queue))
         self._look_again = time.monotonic() + QUEUES_SECONDS
@@ -209,7 +209,7 @@ class Pump:
         """
         if self._deserted and self._nothing_ahead and not self._told:
             return self.poll_seconds, False  # as it was at the last look, and nobody has said otherwise
-        seconds = await self.app.arun_operation(lambda: self.app.store.next_due(list(self.served)))
+        seconds = await self.app.arun_for_worker(lambda: self.app.store.next_due(list(self.served)))
         self._nothing_ahead = seconds is None
         if seconds is None or seconds > 0:
             self._vain_since = float("inf")

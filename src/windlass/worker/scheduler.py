@@ -62,7 +62,7 @@ class Scheduler:
         """Until nothing is due: in how many seconds to look again."""
         while True:
             self._looked = self._loop.time()
-            timetable = await self.app.arun_operation(lambda: self.app.store.due_schedules(PAGE))
+            timetable = await self.app.arun_for_worker(lambda: self.app.store.due_schedules(PAGE))
             since, self._looked_at = self._looked_at, timetable.now
             if not timetable.schedules:
                 break
@@ -78,7 +78,7 @@ class Scheduler:
         """Whether it is due no longer. One that cannot be fired is not in the way of the others."""
         try:
             firing = decide_firing(schedule, now, since)
-            answers = await self.app.arun_operation(lambda: self.app.store.fire(firing))
+            answers = await self.app.arun_for_worker(lambda: self.app.store.fire(firing))
         except WindlassError as error:
             log.warning("the schedule %r could not be fired, and will be tried again: %s", schedule.name, error)
             return False

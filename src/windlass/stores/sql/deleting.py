@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ...lifecycle import RUNNING
-from ...operation import Operation, Row, Statement
+from ...operation import Current, Operation, Row, Statement
 from ..store import Change
 from ..wakeup import Hint
 from .entangling import TRIES, Entangling
@@ -24,6 +24,7 @@ class Deleting(Entangling):
         raise NotImplementedError
 
     def delete(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        yield Current("others may wait for a job that is deleted, or for their turn behind it")
         answers: dict[UUID, Change] = {}
         left = sorted(set(ids))
         for _ in range(TRIES):  # a job can be on its way from history to live, or back

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ...job import Job, NewJob
 from ...lifecycle import COMPLETED, LIVE, PENDING
-from ...operation import Operation, Statement
+from ...operation import Current, Operation, Statement
 from ...outcome import Settlement
 from ..store import Admitted, Blocker, Enqueued
 from ..waiting import refuse_taken
@@ -85,6 +85,8 @@ class Entangling(Places):
 
     def _end_entangled(self, settlements: Sequence[Settlement], places: dict[UUID, Place]) -> Operation[set[UUID]]:
         lanes = sorted({places[one.id].in_lane for one in settlements if places[one.id].lane is not None})
+        if any(_needs_to_see(one, places[one.id]) for one in settlements):
+            yield Current("others wait for a job that ends here, or for their turn behind it")
         yield from self.lock_lanes(lanes)
         refused = yield from self.finish(settlements, alone=False, plain=False)
         ended = [one for one in settlements if one.id not in refused]
@@ -200,6 +202,11 @@ class Entangling(Places):
         for job, chain, done, output in rows:
             found.setdefault(to_uuid(job), []).append(Blocker(to_uuid(chain), bool(done), output))
         return found
+
+
+def _needs_to_see(settlement: Settlement, place: Place) -> bool:
+    """Whether its end is a matter of others, who may have come meanwhile."""
+    return place.linked or place.lane is not None or bool(settlement.continues and settlement.continues.id_given)
 
 
 def _is_held(settlement: Settlement, place: Place | None) -> bool:
