@@ -27,6 +27,7 @@ from .policy import Policy
 from .scheduling import Scheduling
 from .sending import Sending
 from .stores.opening import open_store
+from .stores.store import Purpose
 from .task import Task
 from .tasks import Tasks
 from .working import Working
@@ -110,11 +111,23 @@ class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduli
 
     def run_operation(self, make: Callable[[], Operation[T]]) -> T:
         self.prepare()
-        return self.store.connections.run(make)
+        return self.store.connections.run(make, self._purpose())
 
     async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
         await self.aprepare()
-        return await self.store.connections.arun(make)
+        return await self.store.connections.arun(make, self._purpose())
+
+    def _purpose(self) -> Purpose:
+        return Purpose.CALLS if self._block(None) is None else Purpose.BLOCKS
+
+    def run_for_worker(self, make: Callable[[], Operation[T]]) -> T:
+        """`run_operation` for the parts of a worker: on connections that no handler can take."""
+        self.prepare()
+        return self.store.connections.run(make, Purpose.WORKER)
+
+    async def arun_for_worker(self, make: Callable[[], Operation[T]]) -> T:
+        await self.aprepare()
+        return await self.store.connections.arun(make, Purpose.WORKER)
 
     def prepare(self) -> None:
         """The schema, before the first use."""

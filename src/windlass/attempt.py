@@ -20,7 +20,7 @@ from .job import Job, LogLine, Notes
 from .lifecycle import COMPLETED
 from .operation import Operation
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
-from .policy import DEFAULT
+from .policy import DEFAULT, UNSET, check_connection
 from .stores.store import Blocker, Lease
 from .twins import twins
 
@@ -178,11 +178,12 @@ class Attempt:
         completion commit together, or neither does. `complete` in it says what comes of the job."""
         return Block(self)
 
-    def complete(self, output: Any = None, *, connection: Any = None) -> None:
+    def complete(self, output: Any = None, *, connection: Any = UNSET) -> None:
         """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion.
 
         In a block of `transaction()` it is recorded, and written when the block ends. With `connection` it is written
         in that transaction of one's own: `LeaseLost` then asks for its rollback."""
+        connection = check_connection(connection)
         if self._records(output, connection):
             return
         settlement = self.with_notes(self.completion(output))
@@ -192,7 +193,8 @@ class Attempt:
             self.app.store.connections.run_on(connection, lambda: self.settling(settlement))
             self.recorded = settlement
 
-    async def acomplete(self, output: Any = None, *, connection: Any = None) -> None:
+    async def acomplete(self, output: Any = None, *, connection: Any = UNSET) -> None:
+        connection = check_connection(connection)
         if self._records(output, connection):
             return
         settlement = self.with_notes(self.completion(output))

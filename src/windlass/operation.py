@@ -26,7 +26,8 @@ Rows: TypeAlias = Sequence[Any]
 class Statement:
     """A query with its parameters: once, or once for each of `each`. SQLite's lists have theirs by place, not name.
 
-    `alone` says that it is a transaction of its own: outside one, it needs no BEGIN and COMMIT around it.
+    `alone` says that it is a transaction of its own: outside one, it needs no BEGIN and COMMIT around it. `patient`: it
+    may take as long as it takes; the answer to any other comes soon or not at all.
     """
 
     query: Query
@@ -34,6 +35,7 @@ class Statement:
     each: Sequence[Mapping[str, Any]] | None = None
     alone: bool = False
     places: tuple[Any, ...] | None = None
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,21 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Current:
+    """What follows is exact only where each statement sees what others have committed before it. Our own transactions
+    are so; one of the caller's that keeps to what it saw at first is refused, with `what` for the reason."""
+
+    what: str
+    alone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Sleep:
     seconds: float
     alone: bool = True
 
 
-Step: TypeAlias = Statement | Copy | Request | Begin | Commit | Rollback | Sleep
+Step: TypeAlias = Statement | Copy | Request | Begin | Commit | Rollback | Current | Sleep
 Operation: TypeAlias = Generator[Step, Rows, T]
 
 

@@ -113,6 +113,17 @@ class Unset:
 UNSET = Unset()
 
 
+def check_connection(connection: Any) -> Any:
+    """`connection=` where it was given, None where it was not. None that was given is a mistake."""
+    if connection is None:
+        raise InvalidInput(
+            "connection=None: this is no connection, so the job would not be part of your transaction. If yours is not "
+            "open yet (Django's is None until its first query), open it first. Without a transaction, leave "
+            "connection= out"
+        )
+    return None if isinstance(connection, Unset) else connection
+
+
 def attempts_option(value: int | Unset | None, otherwise: int) -> int:
     """`max_attempts=` as the row keeps it: None means for ever."""
     if isinstance(value, Unset):

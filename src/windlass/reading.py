@@ -13,7 +13,7 @@ from .errors import InvalidInput, JobNotFound
 from .job import Job
 from .lifecycle import STATES, State
 from .operation import Operation
-from .policy import UNSET, Unset
+from .policy import UNSET, check_connection
 from .stores.store import Bookmark, Counts, Filter, Store
 from .stores.urls import without_password
 from .twins import joining_twins, twins
@@ -97,16 +97,14 @@ class Reading:
     # In the caller's transaction, or in one of ours
 
     def run_joined(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        if isinstance(connection, Unset):
+        if check_connection(connection) is None:
             return self.run_operation(make)
-        _refuse_none(connection)
         self.prepare()
         return self.store.connections.run_on(connection, make)
 
     async def arun_joined(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        if isinstance(connection, Unset):
+        if check_connection(connection) is None:
             return await self.arun_operation(make)
-        _refuse_none(connection)
         await self.aprepare()
         return await self.store.connections.arun_on(connection, make)
 
@@ -160,13 +158,6 @@ class Reading:
         return Page(jobs, _cursor(jobs[-1], filter) if len(found) > limit else None)
 
     list, alist = joining_twins(_list)
-
-
-def _refuse_none(connection: Any) -> None:
-    if connection is None:
-        raise InvalidInput(
-            "connection=None is not a transaction: pass your open connection or session, or leave connection= out"
-        )
 
 
 def _cursor(job: Job, filter: Filter) -> str:

@@ -14,6 +14,7 @@ from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
 from .logs import Log
 from .operation import Interrupted, Operation
+from .policy import UNSET, check_connection
 from .stores.store import Admitted, Enqueued, Store
 from .stores.wakeup import Hint
 
@@ -96,11 +97,12 @@ class Sending:
             self.tell_enqueued(jobs, connection)
         return jobs
 
-    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = None) -> None:
+    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = UNSET) -> None:
         raise NotImplementedError
 
-    def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> list[Job[R]]:
         """Enqueue calls in one go, all or none; with `connection`, in the caller's own transaction."""
+        connection = check_connection(connection)
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
@@ -121,7 +123,8 @@ class Sending:
                 log.debug("%s", _not_admitted(error))
         return self._added(done)
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = None) -> list[Job[R]]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> list[Job[R]]:
+        connection = check_connection(connection)
         jobs = self._new_jobs(calls)
         if not jobs:
             return []
@@ -172,7 +175,7 @@ class Sending:
         return Call(type=type, input=encoded, options=chosen)
 
     def enqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, strict: bool = False,
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, strict: bool = False,
         **options: Any,
     ) -> Job:  # fmt: skip
         """Enqueue by name, where the handler is not importable; `input` has the arguments by name. `strict`: only a
@@ -180,7 +183,7 @@ class Sending:
         return self.enqueue_many([self.call(type, input, strict=strict, **options)], connection)[0]
 
     async def aenqueue(
-        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = None, strict: bool = False,
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, strict: bool = False,
         **options: Any,
     ) -> Job:  # fmt: skip
         return (await self.aenqueue_many([self.call(type, input, strict=strict, **options)], connection))[0]

@@ -21,7 +21,7 @@ from .errors import InvalidInput, WindlassError
 from .generics import C_co, R_co
 from .job import Job
 from .outcome import Continue
-from .policy import Policy
+from .policy import UNSET, Policy, check_connection
 from .signature import Signature
 from .task_options import TaskOptions
 
@@ -51,7 +51,7 @@ class Task(Generic[P, R_co, C_co]):
         self._app: Windlass | None = None
         self.is_collected = False  # one of a `Tasks`; an app that includes those has a copy, which `is_included`
         self.is_included = False
-        self._options, self._chosen, self._connection = NO_OPTIONS, NONE_CHOSEN, None
+        self._options, self._chosen, self._connection = NO_OPTIONS, NONE_CHOSEN, UNSET
         self._twins: WeakSet[Task[P, R_co, C_co]] = WeakSet()
         update_wrapper(self, function)
 
@@ -100,18 +100,19 @@ class Task(Generic[P, R_co, C_co]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def using(self, *, connection: Any = None, **options: Any) -> Task[P, R_co, C_co]:
+    def using(self, *, connection: Any = UNSET, **options: Any) -> Task[P, R_co, C_co]:
         """The same task, with these options for its jobs."""
         twin = self._twin()
         twin._options, twin._chosen = self._options.updated(options), self._chosen | options.keys()
-        twin._connection = self._connection if connection is None else connection
+        if check_connection(connection) is not None:
+            twin._connection = connection
         if self.is_collected:
             self._twins.add(twin)
         return twin
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call that is not sent yet."""
-        if self._connection is not None:
+        if self._connection is not UNSET:
             raise InvalidInput("a call has no connection: give it to whoever sends it, enqueue_many(…, connection=…)")
         return self._call(args, kwargs)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from windlass.operation import Connection, Operation, persistent
 from windlass.stores.mongodb.connections import MongoConnections, SyncConnection, patient
-from windlass.stores.postgres.connections import PostgresConnections, SyncLink
+from windlass.stores.postgres.connections import PostgresConnections
+from windlass.stores.postgres.own import SyncLink
 from windlass.stores.sqlite.connections import SqliteConnections
 from windlass.stores.sqlite.own import OwnLink
 from windlass.stores.store import Store

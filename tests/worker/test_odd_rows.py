@@ -83,8 +83,9 @@ def test_a_run_at_beyond_the_calendar_can_be_read(app: Windlass) -> None:
     [("queue", 101, 400), ("tenant", 101, 400), ("order_key", 251, 1000), ("unique", 251, 1000)],
 )
 def test_names_are_bounded_in_bytes_alike_on_each_store(app: Windlass, option: str, size: int, most: int) -> None:
+    options: dict[str, Any] = {option: "🜁" * size}
     with pytest.raises(InvalidInput, match=f"{4 * size} bytes of UTF-8; {most} at the most"):
-        app.enqueue_many([app.call("work", {}, **{option: "🜁" * size})])
+        app.enqueue_many([app.call("work", {}, **options)])
     with pytest.raises(InvalidInput, match="404 bytes of UTF-8"):
         app.enqueue("🜁" * 101)
     assert app.counts().total == 0

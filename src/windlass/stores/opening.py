@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidInput, MissingExtra
 from .store import Store
@@ -43,13 +43,14 @@ def _open_sqlite(url: str, prefix: str) -> Store:
 
     if sqlite3.sqlite_version_info < (3, 35):
         raise MissingExtra(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
-    parts = urlsplit(url)
-    if parts.netloc:
-        raise InvalidInput(f"{url}: a path comes after three slashes, as in sqlite:///{parts.netloc}{parts.path}")
-    options = dict(parse_qsl(parts.query))
+    # By hand: a file's name may hold what elsewhere begins a fragment. A question mark in it is written as %3F.
+    place, _, query = url.removeprefix("sqlite://").partition("?")
+    if place and not place.startswith("/"):
+        raise InvalidInput(f"{url}: a path comes after three slashes, as in sqlite:///{place}")
+    options = dict(parse_qsl(query, keep_blank_values=True))
     journal_mode = options.pop("journal_mode", None)
     if options:
         raise InvalidInput(f"{url}: unknown option {', '.join(options)}; there is journal_mode")
     # As elsewhere: three slashes and a relative path, four and an absolute one.
-    path = unquote(parts.path)[1:]
+    path = unquote(place)[1:]
     return SqliteStore(path or ":memory:", prefix=prefix, journal_mode=journal_mode)

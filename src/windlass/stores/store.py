@@ -14,6 +14,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -72,13 +73,23 @@ __all__ = [
 ]
 
 
-class Connections(Protocol):
-    """How a store reaches its database: lazily, and anew in a forked child."""
+class Purpose(Enum):
+    """What a connection of ours is for. Those of one purpose are never taken for another, so that what waits in one
+    place (for a lock, for a slow server) holds up nothing elsewhere."""
 
-    def run(self, make: Callable[[], Operation[T]]) -> T:
+    CALLS = "calls"  # of users: an enqueue, a look
+    BLOCKS = "blocks"  # the same inside `attempt.transaction()`: others may wait for what that block holds
+    WORKER = "worker"  # claims, settlements, leases, upkeep and schedules
+
+
+class Connections(Protocol):
+    """How a store reaches its database: lazily, and anew in a forked child. An operation of ours gets its answer within
+    a bounded time, or is broken off as `Interrupted`."""
+
+    def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         """Drive one operation as one transaction; tried again where the database asks for it."""
 
-    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+    async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         """The same without blocking the event loop."""
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:

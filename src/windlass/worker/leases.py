@@ -137,7 +137,7 @@ class Leases:
     def _renew_some(self, attempts: list[Attempt]) -> None:
         sent = time.monotonic()
         leases = [attempt.renewing() for attempt in attempts]
-        renewals = self.app.run_operation(lambda: self.app.store.renew(leases))
+        renewals = self.app.run_for_worker(lambda: self.app.store.renew(leases))
         for attempt, renewal in zip(attempts, renewals, strict=True):
             if renewal.expires_at is None:
                 if self._may_be_done(attempt):

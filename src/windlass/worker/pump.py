@@ -136,7 +136,9 @@ class Pump:
         if time.monotonic() < self._admit_at:
             return
         try:
-            self._held_up = (await self.app.aadmit_all()).left > 0
+            while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
+                pass
+            self._held_up = admitted.left > 0
         except Exception as error:  # what has not arrived keeps nothing else from being claimed
             self._held_up = True
             log.warning("arriving jobs could not be admitted, which is tried again: %s", error)
@@ -169,9 +171,9 @@ class Pump:
             after=served.position(),
         )
         try:
-            jobs = await self.app.arun_operation(lambda: self.app.store.claim(request))
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
         except Interrupted:
-            jobs = await self.app.arun_operation(lambda: self.app.store.adopt(token))
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(token))
         served.claimed(jobs, wanted, began, request.after is None)
         attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
         self.leases.hold(attempts, began)
@@ -190,7 +192,7 @@ class Pump:
     async def _tell_blockers(self, attempts: list[Attempt]) -> None:
         if attempts:
             ids = [attempt.job.id for attempt in attempts]
-            found = await self.app.arun_operation(lambda: self.app.store.blockers(ids))
+            found = await self.app.arun_for_worker(lambda: self.app.store.blockers(ids))
             for attempt in attempts:
                 attempt.had(found.get(attempt.job.id, ()))
 
@@ -203,7 +205,7 @@ class Pump:
 
     async def _look_for_queues(self) -> list[str]:
         """Those in which something waits; there is nothing to be claimed from any other."""
-        names = await self.app.arun_operation(self.app.store.live_queues)
+        names = await self.app.arun_for_worker(self.app.store.live_queues)
         for queue in names:
             self.served.setdefault(queue, Served(queue))
         self._look_again = time.monotonic() + QUEUES_SECONDS
@@ -235,7 +237,7 @@ class Pump:
 
     async def _seconds_until_due(self) -> float | None:
         queues = [served.name for served in self.served.values() if not served.resting]
-        return await self.app.arun_operation(lambda: self.app.store.next_due(queues))
+        return await self.app.arun_for_worker(lambda: self.app.store.next_due(queues))
 
     async def _find_stuck(self, *, again: bool = False) -> bool:
         """Queues in which all that is due is not for us are left alone until a hint, or a poll, says otherwise: each
@@ -245,7 +247,7 @@ class Pump:
         if (again and not known) or now < self._stuck_at:
             return False
         queues, types = known if again else list(self.served), self.app.task_names
-        stuck = set(await self.app.arun_operation(lambda: self.app.store.stuck(queues, types)))
+        stuck = set(await self.app.arun_for_worker(lambda: self.app.store.stuck(queues, types)))
         for queue in queues:
             self.served[queue].resting = queue in stuck
         self._stuck_at = now + self.poll_seconds

@@ -63,7 +63,7 @@ class Scheduler:
         """Until nothing is due: in how many seconds to look again."""
         while True:
             self._looked = self._loop.time()
-            timetable = await self.app.arun_operation(lambda: self.app.store.due_schedules(PAGE))
+            timetable = await self.app.arun_for_worker(lambda: self.app.store.due_schedules(PAGE))
             since, self._looked_at = self._looked_at, timetable.now
             if self._looked >= self._repair_at or (since is not None and timetable.now < since):
                 self._repair_at = self._looked + REPAIR_SECONDS
@@ -82,12 +82,12 @@ class Scheduler:
     async def _repair(self) -> bool:
         """Bring back what was moved on too far while the store's clock was wrong; whether there was any."""
         repaired = False
-        timetable = await self.app.arun_operation(self.app.store.schedules)
+        timetable = await self.app.arun_for_worker(self.app.store.schedules)
         for schedule in timetable.schedules:
             try:
                 firing = decide_repair(schedule, timetable.now)
                 if firing is not None:
-                    moved = await self.app.arun_operation(lambda: self.app.store.fire(firing))  # noqa: B023
+                    moved = await self.app.arun_for_worker(lambda: self.app.store.fire(firing))  # noqa: B023
                     repaired = repaired or moved is not None
             except WindlassError as error:
                 log.warning("the schedule %r could not be checked: %s", schedule.name, error)
@@ -97,7 +97,7 @@ class Scheduler:
         """Whether it is due no longer. One that cannot be fired is not in the way of the others."""
         try:
             firing = decide_firing(schedule, now, since)
-            answers = await self.app.arun_operation(lambda: self.app.store.fire(firing))
+            answers = await self.app.arun_for_worker(lambda: self.app.store.fire(firing))
         except WindlassError as error:
             log.warning("the schedule %r could not be fired, and will be tried again: %s", schedule.name, error)
             return False

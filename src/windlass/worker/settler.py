@@ -118,7 +118,7 @@ class Settler:
         while True:
             try:
                 settlements = [settlement for _, settlement in batch]
-                refusals = await self.app.arun_operation(lambda: self.app.store.settle(settlements))  # noqa: B023
+                refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))  # noqa: B023
             except Exception as error:
                 if isinstance(error, WindlassError) and not _is_at_fault(batch, error):
                     log.warning("%d settlements wait for the store: %s", len(batch), error)
@@ -146,7 +146,7 @@ class Settler:
         """Whether that was all; where anything goes wrong it is written as any other is."""
         settlement = ended[1]
         try:
-            done = await self.app.arun_operation(lambda: self.app.store.hand_over(settlement, token, self.name))
+            done = await self.app.arun_for_worker(lambda: self.app.store.hand_over(settlement, token, self.name))
         except Exception as error:
             log.warning("job %s: what follows is claimed in another statement: %s", settlement.id, error)
             return False
@@ -161,7 +161,7 @@ class Settler:
     async def _find_again(self, token: UUID, began: float) -> None:
         """The next job, if it was claimed before the answer was lost. If we cannot know, its lease will end."""
         with suppress(WindlassError):
-            for job in await self.app.arun_operation(lambda: self.app.store.adopt(token)):
+            for job in await self.app.arun_for_worker(lambda: self.app.store.adopt(token)):
                 self.handed(job, token, began)
 
 

@@ -167,7 +167,7 @@ class Supervisor:
         for child in silent:
             child.renewed_at = time.monotonic()
         try:
-            self.app.run_operation(lambda: self.app.store.hold(tokens))
+            self.app.run_for_worker(lambda: self.app.store.hold(tokens))
             for child in silent:
                 log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
         except Exception as error:

@@ -52,12 +52,12 @@ class Upkeep:
                 delay = min(max(2 * delay, 1.0), LONGEST_DELAY)
 
     async def rescue(self) -> None:
-        if not await self.app.arun_operation(self.app.store.anyone_lost):
+        if not await self.app.arun_for_worker(self.app.store.anyone_lost):
             return
         # The store may have been away, or locked, for as long as a lease: whoever is alive renews now, and goes first.
         await asyncio.sleep(RENEW_FIRST_SECONDS)
         while True:
-            settlements = await self.app.arun_operation(lambda: self.app.rescue_some(RESCUE_PAGE))
+            settlements = await self.app.arun_for_worker(lambda: self.app.rescue_some(RESCUE_PAGE))
             if settlements:
                 log.warning("rescued %d jobs whose workers were not heard of", len(settlements), extra=self.fields)
                 self.rescued(settlements)
@@ -66,7 +66,7 @@ class Upkeep:
 
     async def expire(self) -> None:
         while True:
-            settlements = await self.app.arun_operation(lambda: self.app.store.expire(EXPIRE_PAGE))
+            settlements = await self.app.arun_for_worker(lambda: self.app.store.expire(EXPIRE_PAGE))
             if settlements:
                 log.info("%d jobs were not started in time, and are cancelled", len(settlements))
                 self.expired(settlements)
@@ -76,11 +76,11 @@ class Upkeep:
     async def prune(self) -> None:
         gone = 1
         while gone:
-            gone = await self.app.arun_operation(lambda: self.app.store.prune(PRUNE_PAGE))
+            gone = await self.app.arun_for_worker(lambda: self.app.store.prune(PRUNE_PAGE))
             await asyncio.sleep(0.05)  # others want to write too
 
     async def beat(self) -> None:
-        await self.app.arun_operation(lambda: self.app.store.beat(self.describe(), GONE_SECONDS))
+        await self.app.arun_for_worker(lambda: self.app.store.beat(self.describe(), GONE_SECONDS))
 
     async def farewell(self) -> None:
-        await self.app.arun_operation(lambda: self.app.store.farewell(self.describe().name))
+        await self.app.arun_for_worker(lambda: self.app.store.farewell(self.describe().name))

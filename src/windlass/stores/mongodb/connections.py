@@ -10,12 +10,13 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import pymongo
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import AsyncMongoClient, MongoClient, ReadPreference
@@ -25,10 +26,8 @@ from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
-from pymongo.uri_parser import parse_uri
 from pymongo.write_concern import WriteConcern
 
-from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from ...operation import (
     Begin,
     Commit,
@@ -43,14 +42,18 @@ from ...operation import (
     drive,
     persistent,
 )
+from ..store import Purpose
 from .base import Hurried
 from .blocks import atransaction, is_transient, transaction
-from .failures import COMMIT_UNKNOWN, RAISED, STANDALONE, translate
+from .borrowed import Home, check_session
+from .failures import COMMIT_UNKNOWN, RAISED, translate
+from .target import Target
 
 T = TypeVar("T")
 
-SELECTION_MILLISECONDS = 5000
 COMMIT_TRIES = 3
+CLOSING_SECONDS = 2.0  # to tell the server that its sessions have ended
+UNBOUNDED = ("create_indexes",)
 PATIENCE = 5  # rounds of tries, about two seconds each, for a document that another transaction holds
 
 MAJORITY, PRIMARY = WriteConcern("majority"), WriteConcern(1)
@@ -71,62 +74,39 @@ HANDLE: dict[str, Any] = {
 }
 
 
-class Target:
-    """Where to connect, by URL. Knows how to name it without its password."""
-
-    def __init__(self, url: str, default_database: str = "windlass") -> None:
-        try:
-            # Read as a plain URL, for its parts alone: the other kind would ask a name server now.
-            parsed = parse_uri(url.replace("mongodb+srv://", "mongodb://", 1))
-        except (PyMongoError, ValueError) as error:
-            raise InvalidInput(f"this MongoDB URL cannot be read: {error}") from None
-        self.url = url
-        self.database: str = parsed["database"] or default_database
-        self.selection_given = "serverSelectionTimeoutMS" in parsed["options"]
-        scheme = url.partition("://")[0]
-        hosts = ",".join(host if port is None else f"{host}:{port}" for host, port in parsed["nodelist"])
-        self.place = f"{scheme}://{hosts}/{self.database}"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"retryWrites": True, "appname": "windlass"}
-        if not self.selection_given:
-            options["serverSelectionTimeoutMS"] = SELECTION_MILLISECONDS
-        return options
-
-    def check_server(self, hello: dict[str, Any]) -> None:
-        """A member of a replica set, or the router of a sharded cluster, which consists of such."""
-        if "setName" not in hello and hello.get("msg") != "isdbgrid":
-            raise StoreUnavailable(f"MongoDB at {self.place} {STANDALONE}")
-
-
 class SyncConnection:
     """Carries out steps for one operation, on a session of ours or of the caller."""
 
     def __init__(self, target: Target, client: MongoClient[Any], session: ClientSession | None = None) -> None:
         self._target, self._client, self._session = target, client, session
+        self._answer_seconds = target.answer_seconds if session is None else None
         self._database: Database[Any] = client.get_database(target.database, **HANDLE)
         self._lent = session is not None
         self._joined = session is not None and session.in_transaction
 
     def execute(self, step: Step) -> Rows:
         try:
-            match step:
-                case Request():
-                    return self._call(step)
-                case Begin():
-                    self._session = self._session or self._client.start_session()
-                    self._session.start_transaction(**TRANSACTION)  # type: ignore[arg-type]
-                case Commit() if self._session is not None:
-                    self._commit(self._session)
-                case Rollback():
-                    self._abort()
-                case Sleep():
-                    time.sleep(step.seconds)
-                case _:
-                    raise TypeError(f"MongoDB cannot carry out {step!r}")
+            with bounded(self._answer_seconds, step):
+                return self._carry_out(step)
         except RAISED as error:
             raise_translated(error, self._target.place, self._session, self._joined)
+        return ()
+
+    def _carry_out(self, step: Step) -> Rows:
+        match step:
+            case Request():
+                return self._call(step)
+            case Begin():
+                self._session = self._session or self._client.start_session()
+                self._session.start_transaction(**TRANSACTION)  # type: ignore[arg-type]
+            case Commit() if self._session is not None:
+                self._commit(self._session)
+            case Rollback():
+                self._abort()
+            case Sleep():
+                time.sleep(step.seconds)
+            case _:
+                raise TypeError(f"MongoDB cannot carry out {step!r}")
         return ()
 
     def _call(self, request: Request) -> Rows:
@@ -162,28 +142,34 @@ class AsyncConnection:
         self, target: Target, client: AsyncMongoClient[Any], session: AsyncClientSession | None = None
     ) -> None:
         self._target, self._client, self._session = target, client, session
+        self._answer_seconds = target.answer_seconds if session is None else None
         self._database: AsyncDatabase[Any] = client.get_database(target.database, **HANDLE)
         self._lent = session is not None
         self._joined = session is not None and session.in_transaction
 
     async def execute(self, step: Step) -> Rows:
         try:
-            match step:
-                case Request():
-                    return await self._call(step)
-                case Begin():
-                    self._session = self._session or self._client.start_session()
-                    await self._session.start_transaction(**TRANSACTION)  # type: ignore[arg-type]
-                case Commit() if self._session is not None:
-                    await self._commit(self._session)
-                case Rollback():
-                    await self._abort()
-                case Sleep():
-                    await asyncio.sleep(step.seconds)
-                case _:
-                    raise TypeError(f"MongoDB cannot carry out {step!r}")
+            with bounded(self._answer_seconds, step):
+                return await self._carry_out(step)
         except RAISED as error:
             raise_translated(error, self._target.place, self._session, self._joined)
+        return ()
+
+    async def _carry_out(self, step: Step) -> Rows:
+        match step:
+            case Request():
+                return await self._call(step)
+            case Begin():
+                self._session = self._session or self._client.start_session()
+                await self._session.start_transaction(**TRANSACTION)  # type: ignore[arg-type]
+            case Commit() if self._session is not None:
+                await self._commit(self._session)
+            case Rollback():
+                await self._abort()
+            case Sleep():
+                await asyncio.sleep(step.seconds)
+            case _:
+                raise TypeError(f"MongoDB cannot carry out {step!r}")
         return ()
 
     async def _call(self, request: Request) -> Rows:
@@ -215,6 +201,13 @@ class AsyncConnection:
                 await self._session.end_session()
 
 
+def bounded(seconds: float | None, step: Step) -> AbstractContextManager[Any]:
+    """A bound for the client and for the server: a connection can be half open, and then nothing ever comes."""
+    if seconds is None or isinstance(step, Sleep) or (isinstance(step, Request) and step.method in UNBOUNDED):
+        return nullcontext()
+    return pymongo.timeout(seconds)
+
+
 def write_concern_of(request: Request) -> WriteConcern:
     """Outside transactions; in one, its own counts."""
     return PRIMARY if isinstance(request, Hurried) else MAJORITY
@@ -242,13 +235,15 @@ def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
 class MongoConnections:
     is_transient = staticmethod(is_transient)
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, migrations: str) -> None:
         self.target = target
         self.transaction, self.atransaction = partial(transaction, self), partial(atransaction, self)
         self._pid = os.getpid()
-        self._client: MongoClient[Any] | None = None
+        self.home = Home(target.database, migrations, target.place)
+        self._clients: dict[bool, MongoClient[Any]] = {}
         self._opening = threading.Lock()
-        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncMongoClient[Any]] = WeakKeyDictionary()
+        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, AsyncMongoClient[Any]]]
+        self._async_clients = WeakKeyDictionary()
         self._async_opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     # Clients
@@ -262,12 +257,18 @@ class MongoConnections:
     def database_of(self, client: MongoClient[Any]) -> Database[Any]:
         return client.get_database(self.target.database, **HANDLE)
 
-    def client(self) -> MongoClient[Any]:
+    # The worker has clients of its own: what handlers do with theirs, as many at one time as its pool has, takes
+    # nothing from it.
+
+    def client(self, purpose: Purpose = Purpose.CALLS) -> MongoClient[Any]:
         self._after_fork()
-        client = self._client
+        which = purpose is Purpose.WORKER
+        client = self._clients.get(which)
         if client is None:
             with self._opening:  # many may come at once, for the first time
-                client = self._client = self._client or self._open()
+                client = self._clients.get(which)
+                if client is None:
+                    client = self._clients[which] = self._open()
         return client
 
     def _open(self) -> MongoClient[Any]:
@@ -281,17 +282,18 @@ class MongoConnections:
             raise
         return client
 
-    async def async_client(self) -> AsyncMongoClient[Any]:
+    async def async_client(self, purpose: Purpose = Purpose.CALLS) -> AsyncMongoClient[Any]:
         self._after_fork()
-        loop = asyncio.get_running_loop()
-        client = self._async_clients.get(loop)
+        loop, which = asyncio.get_running_loop(), purpose is Purpose.WORKER
+        client = self._async_clients.get(loop, {}).get(which)
         if client is None:
             async with self._async_opening.setdefault(loop, asyncio.Lock()):
-                client = self._async_clients.get(loop)
+                client = self._async_clients.get(loop, {}).get(which)
                 if client is None:
                     for old in [old for old in self._async_clients if old.is_closed()]:
                         del self._async_clients[old]
-                    client = self._async_clients[loop] = await self._aopen()
+                    client = await self._aopen()
+                    self._async_clients.setdefault(loop, {})[which] = client
         return client
 
     async def _aopen(self) -> AsyncMongoClient[Any]:
@@ -311,21 +313,21 @@ class MongoConnections:
         """A child neither uses nor closes what is its parent's."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._inherited = self._client, dict(self._async_clients)
-            self._client, self._async_clients = None, WeakKeyDictionary()
+            self._inherited = self._clients, dict(self._async_clients)
+            self._clients, self._async_clients = {}, WeakKeyDictionary()
             self._opening, self._async_opening = threading.Lock(), WeakKeyDictionary()
 
     # Operations
 
-    def run(self, make: Callable[[], Operation[T]]) -> T:
-        connection = SyncConnection(self.target, self.client())
+    def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
+        connection = SyncConnection(self.target, self.client(purpose))
         try:
             return drive(patient(make), connection)
         finally:
             connection.finish()
 
-    async def arun(self, make: Callable[[], Operation[T]]) -> T:
-        connection = AsyncConnection(self.target, await self.async_client())
+    async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
+        connection = AsyncConnection(self.target, await self.async_client(purpose))
         try:
             return await adrive(patient(make), connection)
         finally:
@@ -333,66 +335,45 @@ class MongoConnections:
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: ClientSession = check_session(connection, ClientSession)
-        ours = SyncConnection(self.target, session.client, session)
+        if session.client not in self.home and session.client is not self._clients.get(False):
+            there = self.home.look(session.client)
+            if not self.home.is_at(there, session.client):
+                self.home.compare(there, self.home.look(self.client()), session.client)
+        on = SyncConnection(self.target, session.client, session)
         try:
-            with at_home(self.target.place):
-                return drive(make() if session.in_transaction else patient(make), ours)
+            return drive(make() if session.in_transaction else patient(make), on)
         finally:
-            ours.finish()
+            on.finish()
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: AsyncClientSession = check_session(connection, AsyncClientSession)
-        ours = AsyncConnection(self.target, session.client, session)
+        ours = self._async_clients.get(asyncio.get_running_loop(), {}).get(False)
+        if session.client not in self.home and session.client is not ours:
+            there = await self.home.alook(session.client)
+            if not self.home.is_at(there, session.client):
+                self.home.compare(there, await self.home.alook(await self.async_client()), session.client)
+        on = AsyncConnection(self.target, session.client, session)
         try:
-            with at_home(self.target.place):
-                return await adrive(make() if session.in_transaction else patient(make), ours)
+            return await adrive(make() if session.in_transaction else patient(make), on)
         finally:
-            await ours.finish()
+            await on.finish()
 
     # Ending
 
     def close(self) -> None:
         """The event loops' clients are closed in their loops, by `aclose`."""
         self._after_fork()
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            with pymongo.timeout(CLOSING_SECONDS):
+                client.close()
 
     async def aclose_loop(self) -> None:
         self._after_fork()
-        client = self._async_clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
+        for client in self._async_clients.pop(asyncio.get_running_loop(), {}).values():
+            with pymongo.timeout(CLOSING_SECONDS):
+                await client.close()
 
     async def aclose(self) -> None:
         await self.aclose_loop()
         self.close()
-
-
-@contextmanager
-def at_home(place: str) -> Iterator[None]:
-    try:
-        yield
-    except SchemaMismatch as error:
-        raise InvalidInput(
-            f"the server of this session has no queue: is it the one that the queue lives in, {place}, and was "
-            "app.migrate() run there?"
-        ) from error
-
-
-def check_session(connection: Any, wanted: type[T]) -> T:
-    """A session of the right kind. The other kind belongs to the other half of the API."""
-    kinds = (ClientSession, AsyncClientSession)
-    if not isinstance(connection, kinds):
-        raise InvalidInput(
-            f"connection= takes a pymongo session (client.start_session()) here, not {type(connection).__name__}"
-        )
-    if not isinstance(connection, wanted):
-        twin = "the async method, aenqueue(…) and the like" if wanted is ClientSession else "the sync method"
-        raise InvalidInput(
-            f"{type(connection).__name__} belongs to the other kind of client: pass a {wanted.__name__} here, "
-            f"or call {twin}"
-        )
-    if connection.has_ended:  # type: ignore[attr-defined]
-        raise InvalidInput("this pymongo session has ended")
-    return connection

@@ -47,6 +47,8 @@ def translate(error: Exception, place: str, *, in_transaction: bool) -> Windlass
         case ServerSelectionTimeoutError():  # labelled transient in a transaction, yet waited for long enough
             hint = " (its replica set is not initiated: run rs.initiate())" if "RSGhost" in str(error) else ""
             return StoreUnavailable(f"MongoDB at {place} cannot be reached{hint}: {shorten(error)}")
+        case PyMongoError() if error.timeout:
+            return Interrupted(f"MongoDB at {place} gave no answer in time: {shorten(error)}")
         case PyMongoError() if is_undone(error):
             return Transient(shorten(error))
         case ConnectionFailure():

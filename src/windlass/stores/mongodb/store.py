@@ -11,7 +11,7 @@ from .actions import Actions
 from .admission import Admission
 from .chains import Chains
 from .claim import Claims
-from .connections import MongoConnections, Target
+from .connections import MongoConnections
 from .deletion import Deletions
 from .graph import Graph
 from .leases import Leases
@@ -19,6 +19,7 @@ from .migrations import Migrations
 from .presence import Presence
 from .reads import Reads
 from .schedules import Schedules
+from .target import Target
 from .upkeep import Upkeep
 from .wakeup import MongoWakeup
 
@@ -30,5 +31,5 @@ class MongoStore(
 
     def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:
         super().__init__(check_name("prefix", prefix), clock)
-        self.connections = MongoConnections(Target(client_url))
+        self.connections = MongoConnections(Target(client_url), self.migrations)
         self.wakeup = MongoWakeup(self.connections, self.hints)

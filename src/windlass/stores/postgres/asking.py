@@ -8,12 +8,40 @@ from __future__ import annotations
 
 import select
 import time
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import ExecStatus
 
 from ..wakeup import Hint
+
+T = TypeVar("T")
+
+
+def within(steps: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+    """What psycopg waits for, broken off where nothing comes for so long. It says every tenth of a second that nothing
+    has, and so can be asked."""
+    deadline = time.monotonic() + seconds
+    try:
+        wanted = next(steps)
+        while True:
+            try:
+                ready = yield wanted
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                wanted = steps.throw(error)
+                continue
+            if ready:
+                deadline = time.monotonic() + seconds
+            elif time.monotonic() > deadline:
+                steps.close()
+                raise psycopg.errors.ConnectionTimeout(f"no answer within {seconds:g} s")
+            wanted = steps.send(ready)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
 
 
 def ask(connection: psycopg.Connection[Any], statement: str, *parameters: str, seconds: float) -> str | None:

@@ -1,64 +1,217 @@
-"""Connections that are given to handlers: plain ones, with the URL's own settings, in a transaction."""
+"""Connections that are given to handlers: plain ones, with the URL's own settings, in a READ COMMITTED transaction.
+
+So many at one time; further blocks wait for their turn. When a block ends, its session is reset, and the next block is
+given a new object for it: code that kept the old object finds it closed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from typing import Any
 
 import psycopg
+from psycopg import IsolationLevel
+from psycopg.pq import PGconn, TransactionStatus
 
+from ...errors import Conflict
+from .borrowed import Home
 from .errors import mapped
+from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
 
 TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-KEPT = 10
+RESET = "DISCARD ALL"
+RESET_SECONDS = 5.0
+
+
+class Remembering:
+    """Part of a connection: where it leads, and which error has aborted its transaction."""
+
+    pgconn: Any
+    answer_seconds: float | None = None  # how long the handler's own statements take is the handler's business
+    home: Home | None = None
+    aborted_by: psycopg.Error | None = None
+
+    def remember(self, error: psycopg.Error) -> None:
+        aborted = self.pgconn.transaction_status == TransactionStatus.INERROR
+        if aborted and not isinstance(error, psycopg.errors.InFailedSqlTransaction):
+            self.aborted_by = error
+
+    def check(self) -> None:
+        """Says what has happened to the transaction, before the database says it of the next statement."""
+        match self.pgconn.transaction_status:
+            case TransactionStatus.INERROR:
+                error = self.aborted_by
+                if isinstance(error, TRANSIENT):
+                    raise error
+                kind, said = ("an error", "") if error is None else (type(error).__name__, f": {str(error).strip()}")
+                raise Conflict(
+                    f"your transaction was aborted by {kind}{said}\nNothing of this block is written. Let the error "
+                    "leave the block, or put the statement that may fail into a savepoint "
+                    "(with connection.transaction(): …)"
+                ) from error
+            case TransactionStatus.IDLE:
+                raise Conflict(
+                    "the transaction of this block was ended in it, by a COMMIT or ROLLBACK of yours: the block itself "
+                    "ends it, together with the job. Raise to roll it back"
+                )
+
+
+class BlockConnection(Remembering, OwnConnection):
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().wait(gen, *args, **kwargs)
+        except psycopg.Error as error:
+            self.remember(error)
+            raise
+
+
+class AsyncBlockConnection(Remembering, OwnAsyncConnection):
+    async def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().wait(gen, *args, **kwargs)
+        except psycopg.Error as error:
+            self.remember(error)
+            raise
+
+
+@contextmanager
+def checked(connection: Any, answer_seconds: float) -> Iterator[None]:
+    """Around what we do on it: in a block's transaction, which must still be there, and within a bounded time."""
+    if not isinstance(connection, Remembering):
+        yield
+        return
+    connection.check()
+    connection.answer_seconds = answer_seconds
+    try:
+        yield
+    finally:
+        connection.answer_seconds = None
 
 
 class Blocks:
-    """A few connections are kept for the next; those of an event loop belong to it."""
+    """`size` blocks at one time for threads, and for each event loop."""
 
-    def __init__(self, url: str, given: dict[str, Any]) -> None:
-        self.url, self.given = url, given
+    def __init__(self, url: str, given: dict[str, Any], size: int, home: Home, pooled: Callable[[], bool]) -> None:
+        self.url, self.given, self.size, self.home, self.pooled = url, given, size, home, pooled
         self._pid = os.getpid()
-        self._kept: list[psycopg.Connection[Any]] = []
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[psycopg.AsyncConnection[Any]]]
+        self._kept: list[BlockConnection] = []
+        self._places = threading.BoundedSemaphore(size)
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBlocks]
         self._loops = weakref.WeakKeyDictionary()
+
+    # Sync
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         self._after_fork()
-        connection = self._kept.pop() if self._kept else None
-        if connection is None or not _idle(connection):
-            with mapped(self.url):
-                connection = psycopg.connect(autocommit=True, **self.given)
+        with self._places:
+            connection = self._take()
+            try:
+                with connection.transaction():
+                    try:
+                        yield connection
+                    finally:
+                        connection.answer_seconds = ANSWER_SECONDS
+            finally:
+                self._give_back(connection)
+
+    def _take(self) -> BlockConnection:
+        while self._kept:
+            connection = self._kept.pop()
+            if usable(connection):
+                return connection
+            connection.close()
+        with mapped(self.url):
+            return self._as_new(BlockConnection.connect(**self.given))
+
+    def _as_new(self, connection: BlockConnection) -> BlockConnection:
+        connection.home = self.home
+        connection.autocommit = True
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        return connection
+
+    def _give_back(self, connection: BlockConnection) -> None:
+        in_use = not connection.lock.acquire(blocking=False)  # by a thread that the handler has left behind
         try:
-            with connection.transaction():
-                yield connection
+            session, connection.pgconn = connection.pgconn, _nowhere()
         finally:
-            if _idle(connection) and len(self._kept) < KEPT:
-                self._kept.append(connection)
-            else:
-                connection.close()
+            if not in_use:
+                connection.lock.release()
+        successor = BlockConnection(session)
+        try:
+            if not in_use and self._may_be_kept(successor):
+                self._as_new(successor).answer_seconds = RESET_SECONDS
+                successor.execute(RESET, prepare=False)
+                successor.answer_seconds = None
+                self._kept.append(successor)
+                return
+        except psycopg.Error:
+            pass
+        successor.close()
+
+    def _may_be_kept(self, connection: BlockConnection | AsyncBlockConnection) -> bool:
+        """What a pooler stands before is not ours to reset."""
+        return idle(connection) and not self.pooled()
+
+    # Async
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         self._after_fork()
-        kept = self._loops.setdefault(asyncio.get_running_loop(), [])
-        connection = kept.pop() if kept else None
-        if connection is None or not _idle(connection):
-            with mapped(self.url):
-                connection = await psycopg.AsyncConnection.connect(autocommit=True, **self.given)
+        blocks = self._loops.get(loop := asyncio.get_running_loop())
+        if blocks is None:
+            blocks = self._loops[loop] = _LoopBlocks(self.size)
+        async with blocks.places:
+            connection = await self._atake(blocks)
+            try:
+                async with connection.transaction():
+                    try:
+                        yield connection
+                    finally:
+                        connection.answer_seconds = ANSWER_SECONDS
+            finally:
+                await self._agive_back(connection, blocks)
+
+    async def _atake(self, blocks: _LoopBlocks) -> AsyncBlockConnection:
+        while blocks.kept:
+            connection = blocks.kept.pop()
+            if usable(connection):
+                return connection
+            await connection.close()
+        with mapped(self.url):
+            return await self._aas_new(await AsyncBlockConnection.connect(**self.given))
+
+    async def _aas_new(self, connection: AsyncBlockConnection) -> AsyncBlockConnection:
+        connection.home = self.home
+        await connection.set_autocommit(True)
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        return connection
+
+    async def _agive_back(self, connection: AsyncBlockConnection, blocks: _LoopBlocks) -> None:
+        in_use = connection.lock.locked()  # by a task that the handler has left behind
+        session, connection.pgconn = connection.pgconn, _nowhere()
+        successor = AsyncBlockConnection(session)
+        kept = False
         try:
-            async with connection.transaction():
-                yield connection
+            if not in_use and self._may_be_kept(successor):
+                (await self._aas_new(successor)).answer_seconds = RESET_SECONDS
+                await successor.execute(RESET, prepare=False)
+                successor.answer_seconds = None
+                blocks.kept.append(successor)
+                kept = True
+        except psycopg.Error:
+            pass
         finally:
-            if _idle(connection) and len(kept) < KEPT:
-                kept.append(connection)
-            else:
-                await connection.close()
+            if not kept:
+                await successor.close()
+
+    # Ending
 
     def close(self) -> None:
         self._after_fork()
@@ -66,7 +219,8 @@ class Blocks:
             self._kept.pop().close()
 
     async def aclose_loop(self) -> None:
-        for connection in self._loops.pop(asyncio.get_running_loop(), ()):
+        blocks = self._loops.pop(asyncio.get_running_loop(), None)
+        for connection in blocks.kept if blocks else ():
             await connection.close()
 
     def _after_fork(self) -> None:
@@ -74,10 +228,21 @@ class Blocks:
             self._pid = os.getpid()
             _kept_from_collection.append((self._kept, self._loops))  # the parent's: neither used nor closed here
             self._kept, self._loops = [], weakref.WeakKeyDictionary()
+            self._places = threading.BoundedSemaphore(self.size)
 
 
-def _idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    return bool(connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE)
+class _LoopBlocks:
+    def __init__(self, size: int) -> None:
+        self.kept: list[AsyncBlockConnection] = []
+        self.places = asyncio.Semaphore(size)
+
+
+@cache
+def _nowhere() -> Any:
+    """What is closed, for objects whose session has gone on without them."""
+    closed = PGconn.connect_start(b"no such thing")
+    closed.finish()
+    return closed
 
 
 _kept_from_collection: list[Any] = []

@@ -17,11 +17,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ...errors import InvalidInput
-from ...operation import Begin, Commit, Copy, Operation, Rollback, Rows, Statement, Step
+from ...operation import Begin, Commit, Copy, Current, Operation, Rollback, Rows, Statement, Step
 from ..sql import sqlalchemy
+from ..sql.isolation import BEGIN, LEVEL, refuse_stricter
 from ..sql.query import Query
 
-CONTROL = {Begin: "BEGIN", Commit: "COMMIT", Rollback: "ROLLBACK"}
+CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
 TAKEN = "psycopg, asyncpg (async) or SQLAlchemy"
 
 
@@ -77,26 +78,53 @@ def refusal(connection: Any, *, is_async: bool) -> InvalidInput:
 
 
 class Home:
-    """Where the queue lives: a connection that leads elsewhere is refused before its transaction could fail on it."""
+    """Where the queue lives: a connection that leads elsewhere is refused before its transaction could fail on it, or
+    take the job to where no worker looks.
 
-    LOOK = Query("home", "SELECT to_regclass(:table::text) IS NOT NULL")
+    A database is told by its own number, its table's, and the moment its server was started: alike through a pooler, a
+    socket or another name, and different in a copy. Ours is looked at again before any other is refused: its server may
+    have been restarted meanwhile.
+    """
+
+    LOOK = Query(
+        "home",
+        """SELECT CASE WHEN to_regclass(:table::text) IS NOT NULL THEN concat_ws('/',
+            (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass(:table::text)::oid,
+            extract(epoch FROM pg_postmaster_start_time())) END""",
+    )
 
     def __init__(self, table: str, shown_url: str) -> None:
         self.table, self.shown_url = table, shown_url
+        self._ours: str | None = None
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def check(self, driver: Any) -> Operation[None]:
-        """Once for each connection of the driver, however often a pool lends it."""
-        if driver in self._known:
-            return
-        rows = yield Statement(self.LOOK, {"table": self.table})
-        if not rows[0][0]:
+    def knows(self, driver: Any) -> bool:
+        """Each connection of the driver is asked once, however often a pool lends it; those of blocks are ours."""
+        return driver in self._known or getattr(driver, "home", None) is self
+
+    def look(self) -> Operation[str | None]:
+        rows = yield Statement(self.LOOK, {"table": self.table}, alone=True)
+        return rows[0][0]  # type: ignore[no-any-return]
+
+    def is_at(self, there: str | None, driver: Any) -> bool:
+        """Whether it is where we last saw ourselves."""
+        if there is None:
             raise InvalidInput(
                 f"the database of this connection has no table {self.table}: is it the one that the queue lives in, "
                 f"{self.shown_url}, and was app.migrate() run there?"
             )
-        with suppress(TypeError):  # a driver whose connections cannot be remembered is asked each time
-            self._known.add(driver)
+        if there == self._ours:
+            with suppress(TypeError):  # a driver whose connections cannot be remembered is asked each time
+                self._known.add(driver)
+        return there == self._ours
+
+    def compare(self, there: str | None, ours: str | None, driver: Any) -> None:
+        self._ours = ours
+        if not self.is_at(there, driver):
+            raise InvalidInput(
+                f"this connection leads to another database than the one that the queue lives in, {self.shown_url}: "
+                "both have a queue, and the job would go to the wrong one. Pass a connection to that database"
+            )
 
 
 class BorrowedPsycopg:
@@ -112,6 +140,8 @@ class BorrowedPsycopg:
                 return self._rows()
             case Copy(fallback=fallback):
                 return self.execute(fallback())
+            case Current() if self.begun:
+                refuse_stricter(self.execute(LEVEL), step)
             case Begin() | Commit() | Rollback():
                 self.cursor.execute(CONTROL[type(step)])
                 self.ours = isinstance(step, Begin)
@@ -140,6 +170,8 @@ class BorrowedAsyncPsycopg:
                 return await self._rows()
             case Copy(fallback=fallback):
                 return await self.execute(fallback())
+            case Current() if self.begun:
+                refuse_stricter(await self.execute(LEVEL), step)
             case Begin() | Commit() | Rollback():
                 await self.cursor.execute(CONTROL[type(step)])
                 self.ours = isinstance(step, Begin)
@@ -168,6 +200,8 @@ class BorrowedAsyncpg:
                 return [tuple(row.values()) for row in rows]
             case Copy(fallback=fallback):
                 return await self.execute(fallback())
+            case Current() if self.begun:
+                refuse_stricter(await self.execute(LEVEL), step)
             case Begin() | Commit() | Rollback():
                 await self.connection.execute(CONTROL[type(step)])
                 self.ours = isinstance(step, Begin)

@@ -1,50 +1,33 @@
-"""PostgreSQL connections: a small pool of our own, for threads and for each event loop, and the caller's own.
+"""PostgreSQL connections: small pools of our own, for threads and for each event loop, and the caller's own.
 
-The pool has neither threads nor tasks, so there is nothing to end when a loop does, and a forked child simply starts
-an empty one.
+Each purpose has pools of its own, so that calls that wait take nothing from the worker. A forked child starts with new,
+empty ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import tuple_row
 
 from ...errors import InvalidInput
-from ...operation import (
-    Begin,
-    Commit,
-    Copy,
-    Operation,
-    Rollback,
-    Rows,
-    Sleep,
-    Statement,
-    Step,
-    Transient,
-    adrive,
-    arun,
-    drive,
-    run,
-)
+from ...operation import Operation, Transient, adrive, arun, drive, run
+from ..store import Purpose
 from ..urls import without_password
-from . import arrays
-from .asking import ask, ready
-from .blocks import TRANSIENT, Blocks
+from .asking import ask
+from .blocks import TRANSIENT, Blocks, checked
 from .borrowed import Home, borrow, borrow_async
 from .errors import mapped
+from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink
+from .pools import AsyncPool, SyncPool
 
 T = TypeVar("T")
 
-CONTROL = {Begin: "BEGIN", Commit: "COMMIT", Rollback: "ROLLBACK"}
 SETTINGS: dict[str, Any] = {
     "application_name": "windlass",
     "connect_timeout": 10,
@@ -53,78 +36,12 @@ SETTINGS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+# What the server is to do with a statement that we have given up. The URL's own settings win.
+GIVEN_UP = "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s"
 # A plan that was made and kept while the queue was empty would read the whole table when it is full.
-NO_SEQUENTIAL_SCANS = "-c enable_seqscan=off"
-WHO = "SELECT pg_backend_pid()"
-
-
-def has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
-    """What `cursor.description` would tell too, by describing every column."""
-    return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
-
-
-class SyncLink:
-    """Steps on a psycopg connection of ours, which is in autocommit mode."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-        arrays.register(connection)
-        self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
-
-    def execute(self, step: Step) -> Rows:
-        with mapped():
-            match step:
-                case Statement(query=query, parameters=parameters):
-                    return self._statements(query.binary if parameters else query.statements, parameters)
-                case Copy():
-                    with self.cursor.copy(copy_statement(step)) as copy:
-                        copy.set_types(list(step.types))
-                        for row in step.rows:
-                            copy.write_row(row)
-                    return ()
-                case Sleep(seconds=seconds):
-                    time.sleep(seconds)
-                    return ()
-                case _:
-                    self.cursor.execute(CONTROL[type(step)])
-                    return ()
-
-    def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
-        for statement in statements:
-            self.cursor.execute(statement, parameters or None)
-        return self.cursor.fetchall() if has_rows(self.cursor) else ()
-
-
-class AsyncLink:
-    """`SyncLink`, awaited."""
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self.connection = connection
-        arrays.register(connection)
-        self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
-
-    async def execute(self, step: Step) -> Rows:
-        with mapped():
-            match step:
-                case Statement(query=query, parameters=parameters):
-                    return await self._statements(query.binary if parameters else query.statements, parameters)
-                case Copy():
-                    async with self.cursor.copy(copy_statement(step)) as copy:
-                        copy.set_types(list(step.types))
-                        for row in step.rows:
-                            await copy.write_row(row)
-                    return ()
-                case Sleep(seconds=seconds):
-                    await asyncio.sleep(seconds)
-                    return ()
-                case _:
-                    await self.cursor.execute(CONTROL[type(step)])
-                    return ()
-
-    async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
-        for statement in statements:
-            await self.cursor.execute(statement, parameters or None)
-        return await self.cursor.fetchall() if has_rows(self.cursor) else ()
+OURS = "-c enable_seqscan=off -c default_transaction_isolation=read\\ committed"
+WHO = "SELECT pg_backend_pid() || ' ' || current_setting('default_transaction_isolation')"
+WORKER_PLACES = 8  # for what a worker does at one time: claim, settle, renew, rescue, expire, prune, report, schedule
 
 
 def read_url(url: str) -> dict[str, Any]:
@@ -140,39 +57,27 @@ def read_url(url: str) -> dict[str, Any]:
     return given
 
 
-def copy_statement(step: Copy) -> str:
-    return f"COPY {step.table} ({', '.join(step.columns)}) FROM STDIN (FORMAT binary)"
-
-
-def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Idle, and silent: an idle connection that has something to say was ended."""
-    return idle(connection) and not ready(connection.fileno(), 0)
-
-
-def idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Not closed, and in no transaction."""
-    return bool(connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE)
-
-
 class PostgresConnections:
-    """Connections to one server; those that callers lend must lead to `table`."""
+    """Connections to one server; those that callers lend must lead to `table` there."""
 
     def __init__(self, url: str, size: int, table: str) -> None:
         self.url, self.size = url, size
+        self.answer_seconds = ANSWER_SECONDS
         self.home = Home(table, without_password(url))
         self.given = read_url(url)
         self.pooled = False
-        self.blocks = Blocks(url, SETTINGS | self.given)
+        self.blocks = Blocks(url, SETTINGS | self.given, size, self.home, lambda: self.pooled)
         self.transaction, self.atransaction = self.blocks.transaction, self.blocks.atransaction
         self._takes_options = True
         self._pid = os.getpid()
-        self._idle: list[SyncLink] = []
-        self._places = threading.BoundedSemaphore(size)
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
+        self._pools: dict[Purpose, SyncPool] = {}
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, AsyncPool]]
+        self._loops = weakref.WeakKeyDictionary()
 
     def settings(self) -> dict[str, Any]:
         """What a connection is opened with: the URL's own settings win."""
-        options = f"{self.given.get('options') or ''} {NO_SEQUENTIAL_SCANS if self._takes_options else ''}".strip()
+        given = self.given.get("options") or ""
+        options = f"{GIVEN_UP} {given} {OURS}" if self._takes_options else given
         return SETTINGS | self.given | ({"options": options} if options else {})
 
     def _refused_options(self, error: psycopg.OperationalError) -> bool:
@@ -182,93 +87,89 @@ class PostgresConnections:
             return True
         return False
 
-    def _look_for_pooler(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], pid: Any) -> None:
-        """A pooler (PgBouncer and its like) tells its clients a process number of its own making, and whoever answers
-        a query has another. The next statement may be answered by yet another server process, which does not know
-        what was prepared in this one."""
+    def _is_strict(self, connection: OwnConnection | OwnAsyncConnection, who: Any) -> bool:
+        """Whether transactions are stricter there than ours, unless they say so.
+
+        Looks for a pooler, too. One (PgBouncer and its like) tells its clients a process number of its own making, and
+        the process that answers a query has another. The next statement may be answered by yet another, which does not
+        know what was prepared in this one."""
+        pid, _, level = str(who).partition(" ")
         if int(pid) != connection.info.backend_pid:
             self.pooled = True
             connection.prepare_threshold = None
+        return level != "read committed"
 
-    def connect_plainly(self) -> psycopg.Connection[Any]:
+    def connect_plainly(self) -> OwnConnection:
+        return self._connect().connection
+
+    def _connect(self) -> SyncLink:
         with mapped(self.url):
             try:
-                connection = psycopg.connect(autocommit=True, **self.settings())
+                connection = OwnConnection.connect(autocommit=True, **self.settings())
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                connection = psycopg.connect(autocommit=True, **self.settings())
-            self._look_for_pooler(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
-            return connection
+                connection = OwnConnection.connect(autocommit=True, **self.settings())
+            strict = self._is_strict(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
+            return SyncLink(connection, self.answer_seconds, strict)
 
     # Sync
 
-    def run(self, make: Callable[[], Operation[T]]) -> T:
-        with self.link() as link:
+    def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
+        with self.link(purpose) as link:
             return run(make, link)
 
     @contextmanager
-    def link(self) -> Iterator[SyncLink]:
+    def link(self, purpose: Purpose = Purpose.CALLS) -> Iterator[SyncLink]:
         self._after_fork()
-        with self._places:
-            link = next((one for one in iter(self._pop, None) if usable(one.connection)), None)
-            link = link or SyncLink(self.connect_plainly())
-            try:
-                yield link
-            finally:
-                if idle(link.connection):
-                    self._idle.append(link)
-                else:
-                    link.connection.close()
+        pool = self._pools.get(purpose) or self._pools.setdefault(
+            purpose, SyncPool(self._places(purpose), self._connect)
+        )
+        with pool.link() as link:
+            yield link
 
-    def _pop(self) -> SyncLink | None:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
+    def _places(self, purpose: Purpose) -> int:
+        return WORKER_PLACES if purpose is Purpose.WORKER else self.size
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        with borrow(connection) as link:
-            drive(self.home.check(link.driver), link)
+        with checked(connection, self.answer_seconds), borrow(connection) as link:
+            if not self.home.knows(link.driver):
+                there = drive(self.home.look(), link)
+                if not self.home.is_at(there, link.driver):
+                    self.home.compare(there, self.run(self.home.look, Purpose.WORKER), link.driver)
             return drive(make(), link) if link.begun else run(make, link)
 
     # Async
 
-    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+    async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         self._after_fork()
-        pool = self._loops.get(loop := asyncio.get_running_loop())
+        pools = self._loops.get(loop := asyncio.get_running_loop())
+        if pools is None:
+            pools = self._loops[loop] = {}
+        pool = pools.get(purpose)
         if pool is None:
-            pool = self._loops[loop] = _LoopPool(self.size)
-        async with pool.places:
-            link = None
-            while pool.idle and link is None:
-                candidate = pool.idle.pop()
-                link = candidate if usable(candidate.connection) else None
-            link = link or await self._aconnect()
-            try:
-                return await arun(make, link)
-            finally:
-                if idle(link.connection):
-                    pool.idle.append(link)
-                else:
-                    await link.connection.close()
+            pool = pools[purpose] = AsyncPool(self._places(purpose), self._aconnect)
+        return await pool.run(make)
 
     async def _aconnect(self) -> AsyncLink:
         with mapped(self.url):
             try:
-                connection = await psycopg.AsyncConnection.connect(autocommit=True, **self.settings())
+                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings())
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                connection = await psycopg.AsyncConnection.connect(autocommit=True, **self.settings())
+                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings())
             row = await (await connection.execute(WHO)).fetchone()
-            self._look_for_pooler(connection, row and row[0])
-            return AsyncLink(connection)
+            return AsyncLink(connection, self.answer_seconds, self._is_strict(connection, row and row[0]))
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
-        async with borrow_async(connection) as link:
-            await adrive(self.home.check(link.driver), link)
-            return await adrive(make(), link) if link.begun else await arun(make, link)
+        with checked(connection, self.answer_seconds):
+            async with borrow_async(connection) as link:
+                if not self.home.knows(link.driver):
+                    there = await adrive(self.home.look(), link)
+                    if not self.home.is_at(there, link.driver):
+                        self.home.compare(there, await self.arun(self.home.look, Purpose.WORKER), link.driver)
+                return await adrive(make(), link) if link.begun else await arun(make, link)
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, (*TRANSIENT, Transient))
@@ -278,15 +179,14 @@ class PostgresConnections:
     def close(self) -> None:
         self._after_fork()
         self.blocks.close()
-        while (link := self._pop()) is not None:
-            link.connection.close()
+        for pool in self._pools.values():
+            pool.close()
 
     async def aclose_loop(self) -> None:
         """What belongs to the running event loop, which is about to end."""
         await self.blocks.aclose_loop()
-        pool = self._loops.pop(asyncio.get_running_loop(), None)
-        for link in pool.idle if pool else ():
-            await link.connection.close()
+        for pool in self._loops.pop(asyncio.get_running_loop(), {}).values():
+            await pool.close()
 
     async def aclose(self) -> None:
         self.close()
@@ -296,16 +196,8 @@ class PostgresConnections:
         """The parent's sockets are the parent's: forgotten here, never closed, since closing would end them there."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            _kept_from_collection.extend(self._idle)
-            _kept_from_collection.extend(link for pool in self._loops.values() for link in pool.idle)
-            self._idle, self._loops = [], weakref.WeakKeyDictionary()
-            self._places = threading.BoundedSemaphore(self.size)
+            _kept_from_collection.append((self._pools, self._loops))
+            self._pools, self._loops = {}, weakref.WeakKeyDictionary()
 
 
-class _LoopPool:
-    def __init__(self, size: int) -> None:
-        self.idle: list[AsyncLink] = []
-        self.places = asyncio.Semaphore(size)
-
-
-_kept_from_collection: list[SyncLink | AsyncLink] = []
+_kept_from_collection: list[Any] = []

@@ -239,7 +239,7 @@ class PostgresStore(SqlStore):
             parameters,
             alone=alone,
         )
-        return {row[0] for row in rows}
+        return {self.rows.to_uuid(row[0]) for row in rows}
 
     def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
         """In one statement, where it is a plain matter: nobody hangs on the one that completes, and the next is due."""
@@ -326,7 +326,7 @@ class PostgresStore(SqlStore):
 
     def remove(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         rows = yield self.statement("delete", ids=self.array(ids))
-        return {row[0]: Change(row[0], True, row[2], row[1]) for row in rows}
+        return {(id := self.rows.to_uuid(row[0])): Change(id, True, row[2], row[1]) for row in rows}
 
     def prune(self, limit: int) -> Operation[int]:
         yield self.statement("prune_keys", alone=True)
@@ -351,7 +351,8 @@ class PostgresStore(SqlStore):
 
     def vacuum(self) -> Operation[None]:
         for name in ("jobs", "edges", "history", "keys", "tallies", "schedules", "workers", "queues"):
-            yield Statement(self.sql.made((f"vacuum {name}",), lambda name=name: f"VACUUM {{{name}}}"), alone=True)  # type: ignore[misc]
+            query = self.sql.made((f"vacuum {name}",), lambda name=name: f"VACUUM {{{name}}}")  # type: ignore[misc]
+            yield Statement(query, alone=True, patient=True)
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         if hints and self.notify:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from ...lifecycle import RUNNING
-from ...operation import Operation, Row, Statement
+from ...operation import Current, Operation, Row, Statement
 from ..store import Change
 from ..waiting import reached
 from ..wakeup import Hint
@@ -25,6 +25,7 @@ class Deleting(Entangling):
         raise NotImplementedError
 
     def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
+        yield Current("others may wait for a job that is deleted, or for their turn behind it")
         answers: dict[UUID, Change] = {}
         left = sorted(set(ids))
         for _ in range(TRIES):  # a job can be on its way from history to live, or back

@@ -14,7 +14,7 @@ import msgspec
 
 from ...errors import Conflict
 from ...job import Job, NewJob
-from ...operation import Operation, Statement
+from ...operation import Current, Operation, Statement
 from ..store import Enqueued
 from ..waiting import Waiting
 from .query import Library
@@ -57,6 +57,8 @@ class Enqueueing(Waiting):
 
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         jobs = yield from self.with_chains(jobs)
+        if resent or any(job.id_given for job in jobs):
+            yield Current("an id that was given (id=) is looked for among the jobs that have ended")
         sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)
         if sure and len(jobs) == 1:  # as most are
             rows = yield self.many("add_jobs", jobs, alone=True)

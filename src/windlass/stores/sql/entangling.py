@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ...job import Job, JobError, NewJob
 from ...lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING
-from ...operation import Operation, Statement
+from ...operation import Current, Operation, Statement
 from ...outcome import Settlement, decide_blocked, encode_error
 from ..store import Admitted, Blocker, Enqueued, Failure
 from ..waiting import refuse_taken
@@ -101,6 +101,8 @@ class Entangling(Places):
 
     def _end_entangled(self, settlements: Sequence[Settlement], places: dict[UUID, Place]) -> Operation[set[UUID]]:
         lanes = sorted({places[one.id].in_lane for one in settlements if places[one.id].lane is not None})
+        if any(_needs_to_see(one, places[one.id]) for one in settlements):
+            yield Current("others wait for a job that ends here, or for their turn behind it")
         yield from self.lock_lanes(lanes)
         refused = yield from self.finish(settlements, alone=False, plain=False)
         ended = [one for one in settlements if one.id not in refused]
@@ -335,6 +337,11 @@ class Entangling(Places):
 
 def _failure(settlement: Settlement, place: Place) -> Failure:
     return Failure(place.chain_id, settlement.id, place.type, settlement.state)
+
+
+def _needs_to_see(settlement: Settlement, place: Place) -> bool:
+    """Whether its end is a matter of others, who may have come meanwhile."""
+    return place.linked or place.lane is not None or bool(settlement.continues and settlement.continues.id_given)
 
 
 def _is_held(settlement: Settlement, place: Place | None) -> bool:

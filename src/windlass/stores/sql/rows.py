@@ -36,7 +36,18 @@ def quick_uuid(text: str) -> UUID:
     return UUID(int=int(text.replace("-", ""), 16))
 
 
+def as_uuid(value: Any) -> UUID:
+    """What the caller's driver gives for an id: mostly a UUID, but what he has told it to (a codec) may be another."""
+    if type(value) is UUID:
+        return value
+    if isinstance(value, UUID):
+        return UUID(int=value.int)
+    return UUID(bytes=bytes(value)) if isinstance(value, bytes | bytearray | memoryview) else UUID(str(value))
+
+
 def _of_postgres(row: Row) -> Job:
+    if type(row[0]) is not UUID:
+        row = [as_uuid(row[0]), *row[1:20], row[20] and as_uuid(row[20]), *row[21:]]
     return Job(*row[:COLUMNS])  # a claim has one more
 
 
@@ -46,11 +57,7 @@ def _of_sqlite(row: Row) -> Job:
     return Job(*fields)
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-POSTGRES_ROWS = RowReader(_same, _of_postgres)
+POSTGRES_ROWS = RowReader(as_uuid, _of_postgres)
 SQLITE_ROWS = RowReader(quick_uuid, _of_sqlite)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from ...errors import InvalidInput
-from ...operation import Begin, Commit, Copy, Rollback, Rows, Statement, Step
+from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Statement, Step
+from .isolation import BEGIN, LEVEL, refuse_stricter
 from .values import bound
 
 _NUMBERED = {"asyncpg"}
@@ -98,6 +99,10 @@ class SqlalchemyLink:
 
     def execute(self, step: Step) -> Rows:
         rows: list[Any] = []
+        if isinstance(step, Current):
+            if self.begun and self.connection.dialect.name == "postgresql":
+                refuse_stricter(self.execute(LEVEL), step)
+            return rows
         for text, parameters in _texts(self.connection, step):
             result = self.connection.exec_driver_sql(text, parameters or None)
             rows += [tuple(row) for row in result] if result.returns_rows else []
@@ -112,6 +117,10 @@ class AsyncSqlalchemyLink:
 
     async def execute(self, step: Step) -> Rows:
         rows: list[Any] = []
+        if isinstance(step, Current):
+            if self.begun and self.connection.dialect.name == "postgresql":
+                refuse_stricter(await self.execute(LEVEL), step)
+            return rows
         for text, parameters in _texts(self.connection, step):
             result = await self.connection.exec_driver_sql(text, parameters or None)
             rows += [tuple(row) for row in result] if result.returns_rows else []
@@ -126,7 +135,7 @@ def _texts(connection: Any, step: Step) -> list[tuple[str, Any]]:
         case Copy(fallback=fallback):
             return _rendered(connection.dialect.driver, fallback())
         case Begin():
-            return [("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else "BEGIN", None)]
+            return [("BEGIN IMMEDIATE" if connection.dialect.name == "sqlite" else BEGIN, None)]
         case Commit() | Rollback():
             return [(type(step).__name__.upper(), None)]
     return []

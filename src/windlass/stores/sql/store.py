@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
@@ -17,7 +18,7 @@ from ...clock import Clock
 from ...errors import SchemaMismatch
 from ...job import Job
 from ...lifecycle import CANCELLED, FINISHED, Event, allows
-from ...operation import Operation, Row, Rows, Statement
+from ...operation import Current, Operation, Row, Rows, Statement
 from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Change, ClaimRequest, Counts, Tally
 from ..wakeup import Hint
@@ -103,14 +104,14 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
         return bool(versions) and versions[-1][0] >= known
 
     def migrate(self) -> Operation[list[str]]:
-        yield self.statement("schema_lock")
+        yield replace(self.statement("schema_lock"), patient=True)
         versions = yield self.statement("schema_version")
         self._is_current(versions)
         applied = {row[0] for row in versions}
         names = []
         for version, name, text in migrations(self.package):
             if version not in applied:
-                yield Statement(self.sql.render(name, text))
+                yield Statement(self.sql.render(name, text), patient=True)
                 yield self.statement(
                     "schema_record", version=version, name=name, min_compatible=self.min_compatible[version]
                 )
@@ -217,6 +218,7 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
     # What people do to jobs
 
     def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
+        yield Current("others may wait for a job that is cancelled, or for their turn behind it")
         done: dict[UUID, Change] = {}
         left = sorted(set(ids))
         for _ in range(3):  # a job can be claimed or sent back between the two statements
@@ -235,6 +237,7 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
         return (yield from self._act("bring back", ids, self._bring_back))
 
     def _bring_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
+        yield Current("a job that is brought back waits again for others, and others for it")
         done = yield from self.take_back(ids)
         # In a statement of its own: it sees who came to wait for one of them meanwhile.
         back = [id for id, change in done.items() if change.done]

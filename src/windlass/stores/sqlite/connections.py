@@ -16,8 +16,9 @@ from uuid import uuid4
 
 from ...errors import InvalidInput
 from ...logs import Log
-from ...operation import Operation, Statement, adrive, arun, drive, run
+from ...operation import Operation, Rows, Statement, adrive, arun, drive, run
 from ..sql.query import Query
+from ..store import Purpose
 from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, is_locked_here, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, mapped
@@ -38,10 +39,10 @@ def wal_is_safe(version: tuple[int, int, int]) -> bool:
 class SqliteConnections:
     """The one connection of this process to one file."""
 
-    def __init__(self, path: str, journal_mode: str | None = None) -> None:
+    def __init__(self, path: str, journal_mode: str | None = None, table: str = "windlass_jobs") -> None:
         if journal_mode not in (None, "wal", "delete"):
             raise InvalidInput(f"journal_mode is 'wal' or 'delete', not {journal_mode!r}")
-        self.path, self.journal_mode = path, journal_mode
+        self.path, self.journal_mode, self.table = path, journal_mode, table
         self.in_memory = path == ":memory:"
         self._name = f"windlass-{uuid4().hex}"
         self._lock = threading.Lock()
@@ -54,12 +55,14 @@ class SqliteConnections:
         one of them. A forked child begins with an empty one."""
         return f"file:{self._name}-{os.getpid()}?mode=memory&cache=shared" if self.in_memory else self.path
 
-    def run(self, make: Callable[[], Operation[T]]) -> T:
+    # One writer for all purposes: what waits for it waits for the file, which has no more than one.
+
+    def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         if is_locked_here(self.address):
             return read_with(self._open_link(), make)  # the writer may be waiting for the block that this is in
         return self._its_writer().submit(make).result()
 
-    async def arun(self, make: Callable[[], Operation[T]]) -> T:
+    async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         if is_locked_here(self.address):
             return await asyncio.to_thread(lambda: read_with(self._open_link(), make))
         return await asyncio.wrap_future(self._its_writer().submit(make))
@@ -140,12 +143,24 @@ class SqliteConnections:
                 return
             raise InvalidInput("a queue in memory (sqlite://) can be reached by no connection but its own: name a file")
         rows = yield Statement(DATABASES)
+        if len(rows) > 1:
+            rows = yield from self._holders(rows)
         ours = os.stat(self.path)
         files = [row[2] for row in rows if row[2] and os.path.exists(row[2])]
         if not any(os.path.samestat(ours, os.stat(file)) for file in files):
             raise InvalidInput(
                 f"this connection is open on {', '.join(files) or 'a database in memory'}; the queue is in {self.path}"
             )
+
+    def _holders(self, databases: Rows) -> Operation[Rows]:
+        """The one of several databases in which our tables are found by name: that is asked for temporary ones first,
+        then the main one, then those that were attached."""
+        for row in sorted(databases, key=lambda row: (row[1] != "temp", row[0])):
+            name = row[1].replace('"', '""')
+            text = f'SELECT 1 FROM "{name}".sqlite_master WHERE name = :table'  # noqa: S608
+            if (yield Statement(Query("holds", text), {"table": self.table})):
+                return [row]
+        return databases
 
     def close(self) -> None:
         if self._pid != os.getpid():

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from typing import Any
 
-from ...operation import Begin, Commit, Copy, Rollback, Rows, Sleep, Statement, Step
+from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Sleep, Statement, Step
 from ..sql.values import bound
 
 # Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
@@ -29,6 +29,8 @@ class SqliteLink:
                 return self.execute(fallback())
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
+            case Current():
+                pass  # who writes here sees all, or is refused
             case Rollback() if not self.connection.in_transaction:
                 pass  # a full disk has rolled back by itself
             case _:

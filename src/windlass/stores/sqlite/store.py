@@ -45,7 +45,7 @@ class SqliteStore(SqlStore):
         super().__init__(clock)
         self.prefix = check_name("prefix", prefix)
         self.wakeup = SqliteWakeup(path)
-        self.connections = SqliteConnections(path, journal_mode)
+        self.connections = SqliteConnections(path, journal_mode, f"{prefix}jobs")
 
     def placeholders(self) -> dict[str, str]:
         tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "edges", "schedules")

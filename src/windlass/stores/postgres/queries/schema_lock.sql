@@ -1,3 +1,6 @@
+-- However long the others take, and whatever bound our connections have.
+SET LOCAL lock_timeout = 0;
+
 -- Of all who start at once, one goes first; CREATE … IF NOT EXISTS alone still fails in a race.
 SELECT pg_advisory_xact_lock(hashtextextended('windlass {migrations}', 0));
 

@@ -1,0 +1,216 @@
+"""Connections of ours, and steps on them: READ COMMITTED whatever the server's default is, and none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import capabilities
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Sleep, Statement, Step
+from ..sql.isolation import BEGIN
+from . import arrays
+from .asking import ready, within
+from .errors import mapped
+
+ANSWER_SECONDS = 30.0  # that an answer may take: a renewal that is lost can then be sent again within a lease
+COPY_SECONDS = 600.0
+CANCEL_SECONDS = 3.0
+CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
+
+
+class OwnConnection(psycopg.Connection[Any]):
+    """Gives up on an answer that does not come for `answer_seconds`."""
+
+    answer_seconds: float | None = ANSWER_SECONDS
+    unanswered = False
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.answer_seconds is None:
+            return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(within(gen, self.answer_seconds), *args, **kwargs)
+        except psycopg.errors.ConnectionTimeout:
+            self.unanswered = True
+            raise
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """`OwnConnection`, awaited."""
+
+    answer_seconds: float | None = ANSWER_SECONDS
+    unanswered = False
+
+    async def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.answer_seconds is None:
+            return await super().wait(gen, *args, **kwargs)
+        try:
+            return await super().wait(within(gen, self.answer_seconds), *args, **kwargs)
+        except psycopg.errors.ConnectionTimeout:
+            self.unanswered = True
+            raise
+
+
+class Link:
+    """What both kinds share. `strict`: a statement alone would run at the server's own level, which is not ours."""
+
+    def __init__(self, connection: Any, answer_seconds: float, strict: bool) -> None:
+        self.connection, self.answer_seconds, self.strict = connection, answer_seconds, strict
+        arrays.register(connection)
+        self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+
+    def hurry(self, step: Step) -> None:
+        """How long its answers may take."""
+        if isinstance(step, Statement) and not step.patient:
+            self.connection.answer_seconds = self.answer_seconds
+        elif isinstance(step, Copy):
+            self.connection.answer_seconds = max(COPY_SECONDS, self.answer_seconds)
+        elif isinstance(step, Statement):
+            self.connection.answer_seconds = None
+
+    def gave_up(self, step: Step) -> bool:
+        """Whether it is to undo what got no answer: the connection is closed for that, and can do nothing more."""
+        lost = self.connection.pgconn.transaction_status in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
+        return lost and isinstance(step, Rollback)
+
+    def begins(self, step: Statement) -> bool:
+        """Whether it needs a transaction around it to run at our level. VACUUM and its like run in none."""
+        return self.strict and step.alone and not step.patient and idle(self.connection)
+
+
+class SyncLink(Link):
+    """Steps on a psycopg connection of ours, which is in autocommit mode."""
+
+    connection: OwnConnection
+    cursor: psycopg.Cursor[Any]
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], answer_seconds: float = ANSWER_SECONDS, strict: bool = False
+    ) -> None:
+        super().__init__(connection, answer_seconds, strict)
+
+    def execute(self, step: Step) -> Rows:
+        with mapped():
+            self.hurry(step)
+            match step:
+                case Statement(query=query, parameters=parameters):
+                    statements = query.binary if parameters else query.statements
+                    return (self._wrapped if self.begins(step) else self._statements)(statements, parameters)
+                case Copy():
+                    with self.cursor.copy(copy_statement(step)) as copy:
+                        copy.set_types(list(step.types))
+                        for row in step.rows:
+                            copy.write_row(row)
+                    return ()
+                case Sleep(seconds=seconds):
+                    time.sleep(seconds)
+                    return ()
+                case Current():
+                    return ()
+                case _ if self.gave_up(step):
+                    return ()
+                case _:
+                    self.cursor.execute(CONTROL[type(step)])
+                    return ()
+
+    def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        for statement in statements:
+            self.cursor.execute(statement, parameters or None)
+        return self.cursor.fetchall() if has_rows(self.cursor) else ()
+
+    def _wrapped(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        self.cursor.execute(CONTROL[Begin])
+        try:
+            rows = self._statements(statements, parameters)
+        except psycopg.Error:
+            self.cursor.execute(CONTROL[Rollback])
+            raise
+        self.cursor.execute(CONTROL[Commit])
+        return rows
+
+
+class AsyncLink(Link):
+    """`SyncLink`, awaited."""
+
+    connection: OwnAsyncConnection
+    cursor: psycopg.AsyncCursor[Any]
+
+    async def execute(self, step: Step) -> Rows:
+        with mapped():
+            self.hurry(step)
+            match step:
+                case Statement(query=query, parameters=parameters):
+                    statements = query.binary if parameters else query.statements
+                    return await (self._wrapped if self.begins(step) else self._statements)(statements, parameters)
+                case Copy():
+                    async with self.cursor.copy(copy_statement(step)) as copy:
+                        copy.set_types(list(step.types))
+                        for row in step.rows:
+                            await copy.write_row(row)
+                    return ()
+                case Sleep(seconds=seconds):
+                    await asyncio.sleep(seconds)
+                    return ()
+                case Current():
+                    return ()
+                case _ if self.gave_up(step):
+                    return ()
+                case _:
+                    await self.cursor.execute(CONTROL[type(step)])
+                    return ()
+
+    async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        for statement in statements:
+            await self.cursor.execute(statement, parameters or None)
+        return await self.cursor.fetchall() if has_rows(self.cursor) else ()
+
+    async def _wrapped(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
+        await self.cursor.execute(CONTROL[Begin])
+        try:
+            rows = await self._statements(statements, parameters)
+        except psycopg.Error:
+            await self.cursor.execute(CONTROL[Rollback])
+            raise
+        await self.cursor.execute(CONTROL[Commit])
+        return rows
+
+
+def has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """What `cursor.description` would tell too, by describing every column."""
+    return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+
+
+def copy_statement(step: Copy) -> str:
+    return f"COPY {step.table} ({', '.join(step.columns)}) FROM STDIN (FORMAT binary)"
+
+
+def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Idle, and silent: an idle connection that has something to say was ended."""
+    return idle(connection) and not ready(connection.fileno(), 0)
+
+
+def end(connection: OwnConnection) -> None:
+    """Close it. What it has given up is stopped on the server first, on another connection: it may wait for a lock
+    there, and would be done after all when it gets it."""
+    if connection.unanswered and capabilities.has_cancel_safe():
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=CANCEL_SECONDS)
+    connection.close()
+
+
+async def aend(connection: OwnAsyncConnection) -> None:
+    if connection.unanswered and capabilities.has_cancel_safe():
+        with suppress(psycopg.Error):
+            await connection.cancel_safe(timeout=CANCEL_SECONDS)
+    await connection.close()
+
+
+def idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Not closed, and in no transaction."""
+    return bool(connection.pgconn.transaction_status == TransactionStatus.IDLE)

@@ -1,0 +1,79 @@
+"""Pools of our own connections, for threads and for an event loop: opened when needed, so many at the most.
+
+They have neither threads nor tasks, so there is nothing to end when a loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ...operation import Operation, arun
+from .own import AsyncLink, SyncLink, aend, end, idle, usable
+
+T = TypeVar("T")
+
+
+class SyncPool:
+    def __init__(self, size: int, connect: Callable[[], SyncLink]) -> None:
+        self.connect = connect
+        self.idle: list[SyncLink] = []
+        self._places = threading.BoundedSemaphore(size)
+
+    @contextmanager
+    def link(self) -> Iterator[SyncLink]:
+        with self._places:
+            link = next((one for one in iter(self._pop, None) if usable(one.connection)), None)
+            link = link or self.connect()
+            try:
+                yield link
+            finally:
+                if idle(link.connection):
+                    self.idle.append(link)
+                else:
+                    end(link.connection)
+                    if link.connection.unanswered:
+                        self.close()  # where one is half open, others are too
+
+    def _pop(self) -> SyncLink | None:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
+
+    def close(self) -> None:
+        while (link := self._pop()) is not None:
+            link.connection.close()
+
+
+class AsyncPool:
+    """`SyncPool`, awaited: of one event loop."""
+
+    def __init__(self, size: int, connect: Callable[[], Awaitable[AsyncLink]]) -> None:
+        self.connect = connect
+        self.idle: list[AsyncLink] = []
+        self._places = asyncio.Semaphore(size)
+
+    async def run(self, make: Callable[[], Operation[T]]) -> T:
+        async with self._places:
+            link = None
+            while self.idle and link is None:
+                candidate = self.idle.pop()
+                link = candidate if usable(candidate.connection) else None
+            link = link or await self.connect()
+            try:
+                return await arun(make, link)
+            finally:
+                if idle(link.connection):
+                    self.idle.append(link)
+                else:
+                    await aend(link.connection)
+                    if link.connection.unanswered:
+                        await self.close()
+
+    async def close(self) -> None:
+        while self.idle:
+            await self.idle.pop().connection.close()
