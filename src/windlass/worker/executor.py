@@ -59,14 +59,12 @@ class Executor:
         self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
 
     def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
-        """Looked up for each job: a task may be registered while the worker runs, and is claimed from then on."""
+        """When its first job comes: a task may be registered while the worker runs, and is claimed from then on."""
         task = self.app.tasks.get(name)
         if task is None:
             raise Snooze(f"this worker has no task {name!r}", after=UNREADABLE_SECONDS)
-        found = self._handlers.get(name)
-        if found is None or found[0] is not task:
-            found = self._handlers[name] = task, self._handler(task)
-        return found
+        self._handlers[name] = task, self._handler(task)
+        return self._handlers[name]
 
     def _handler(self, task: Task[..., Any]) -> Handler:
         """How this task is called, its middleware around it."""
@@ -106,7 +104,7 @@ class Executor:
             try:
                 if conflicts:  # the other needs time to end, and those that met must not meet again
                     await asyncio.sleep(random.random() * min(BLOCK_PAUSE * 2**conflicts, LONGEST_BLOCK_PAUSE))
-                task, handler = self._find(job.type)
+                task, handler = self._handlers.get(job.type) or self._find(job.type)
                 arguments = _read(task, job)
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)

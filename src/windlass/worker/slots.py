@@ -40,7 +40,7 @@ class Slots:
         self.tasks: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
         self._context.run(current.set, None)
-        self._variables = list(self._context.items())
+        self._variables = [(variable, value) for variable, value in self._context.items() if variable is not current]
 
     def start(self) -> None:
         for _ in range(self.count):
@@ -85,7 +85,6 @@ class Slots:
             attempt.task = None
             buffer.ran(time.perf_counter() - began)
             self.ended(attempt, settlement)
-            current.set(None)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return
             count += 1
@@ -93,8 +92,8 @@ class Slots:
                 await asyncio.sleep(0)
 
     def _has_changed(self, context: contextvars.Context) -> bool:
-        """Compared by identity: to compare values might run code of theirs."""
-        if len(context) != len(self._variables):
+        """Whether a handler has set a variable. Compared by identity: to compare values might run code of theirs."""
+        if len(context) != len(self._variables) + 1:  # beside the attempt's own
             return True
         for variable, value in self._variables:  # noqa: SIM110 - for each job: a loop is quicker than any()
             if context.get(variable) is not value:

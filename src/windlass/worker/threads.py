@@ -21,11 +21,13 @@ class Interruption(BaseException):
 
 
 class Threads:
-    """As many threads as run at once; one that has ended its call waits for the next."""
+    """As many threads as calls run at once. They take calls from one queue, where a thread that is at work finds the
+    next without waiting to be woken."""
 
     def __init__(self) -> None:
         self.closed = False
-        self._idle: list[_Thread] = []
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._count = self._running = 0
 
     async def run(self, attempt: Attempt, function: Callable[[], Any], kill: Callable[[], None] | None = None) -> Any:
         """The function, in a thread. `kill` ends it for certain, where there is a way.
@@ -34,11 +36,13 @@ class Threads:
         is it left behind, and then `attempt.interrupter` stays: a sign that the handler still runs.
         """
         loop = asyncio.get_running_loop()
+        if self._running >= self._count:
+            threading.Thread(target=self._serve, args=(loop,), name="windlass-handler", daemon=True).start()
+            self._count += 1
         call = _Call(contextvars.copy_context(), function)
-        interrupt = kill or call.interrupt
-        thread = self._idle.pop() if self._idle else _Thread()
-        thread.begin(call, lambda: self._has_ended(thread, call), loop)
-        attempt.interrupter = interrupt
+        interrupt = attempt.interrupter = kill or call.interrupt
+        self._running += 1
+        self._calls.put(call)
         cancelled: asyncio.CancelledError | None = None
         while not call.ended:
             call.waiter = loop.create_future()
@@ -56,45 +60,29 @@ class Threads:
             raise call.error
         return call.value
 
-    def _has_ended(self, thread: _Thread, call: _Call) -> None:
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A thread's life."""
+        while (call := self._calls.get()) is not None:
+            call()
+            try:
+                loop.call_soon_threadsafe(self._has_ended, call)
+            except RuntimeError:
+                return  # the loop has ended before the handler
+            del call  # while it waits, nothing of the job is kept
+
+    def _has_ended(self, call: _Call) -> None:
         """In the loop."""
         call.ended = True
-        if self.closed:
-            thread.end()
-        else:
-            self._idle.append(thread)
+        self._running -= 1
         if call.waiter is not None and not call.waiter.done():
             call.waiter.set_result(None)
 
     def close(self) -> None:
+        """Threads end when they have nothing to do."""
         self.closed = True
-        while self._idle:
-            self._idle.pop().end()
-
-
-class _Thread:
-    """Runs one call after another."""
-
-    def __init__(self) -> None:
-        self._next: queue.SimpleQueue[tuple[_Call, Callable[[], None], asyncio.AbstractEventLoop] | None]
-        self._next = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="windlass-handler", daemon=True).start()
-
-    def begin(self, call: _Call, ended: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
-        self._next.put((call, ended, loop))
-
-    def end(self) -> None:
-        self._next.put(None)
-
-    def _run(self) -> None:
-        while (given := self._next.get()) is not None:
-            call, ended, loop = given
-            call()
-            try:
-                loop.call_soon_threadsafe(ended)
-            except RuntimeError:
-                return  # the loop has ended before the handler
-            del given, call, ended, loop  # while it waits, nothing of the job is kept
+        for _ in range(self._count):
+            self._calls.put(None)
+        self._count = 0
 
 
 class _Call:
