@@ -68,12 +68,17 @@ class Lanes(Base):
         return LinedUp(queues, len(ids) - len(unsure), busy)
 
     def _place(self, lanes: Sequence[Lane], arriving: Mapping[Lane, Sequence[UUID]]) -> Operation[None]:
-        """Those of some keys into their lines, and then a mark on the head of each line."""
+        """Those of some keys into their lines, and a mark on the head of each line that gets longer."""
         ids = [id for lane in lanes for id in arriving[lane]]
         due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
+        rows = yield self.find_jobs(due, {"tenant": 1, "order_key": 1}, size=len(ids), alone=False)
+        if not rows:
+            return  # another was quicker
         placed = [{"$set": {"lane": IN_LINE, "place": "$due_at"}}]
-        marks = [UpdateMany(heads, {"$inc": {"followed": 1}}) for heads in of_lanes(lanes, HEAD)]
-        yield Request(self.jobs, "bulk_write", ([UpdateMany(due, placed), *marks],))
+        heads = of_lanes({lane_of(row) for row in rows}, HEAD)
+        marks = [UpdateMany(head, {"$inc": {"followed": 1}}) for head in heads]
+        found = {"_id": {"$in": [row["_id"] for row in rows]}}
+        yield Request(self.jobs, "bulk_write", ([UpdateMany(found, placed, hint="_id_"), *marks],))
 
     def _arrived(self, ids: Sequence[UUID]) -> Operation[None]:
         in_line = {"_id": {"$in": [*ids]}, "arriving": "in line", "lane": {"$ne": NOT_DUE}}

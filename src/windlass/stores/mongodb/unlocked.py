@@ -7,6 +7,7 @@ those that are locked stand alone. They are left for later, and the others do no
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -16,7 +17,7 @@ from ...operation import Begin, Commit, Operation, Rollback, Sleep, Transient
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-MOMENT_SECONDS = 0.005  # most locks are as short as that
+PAUSES = 0.005, 0.01, 0.02  # seconds before another try with all: most locks are short
 
 
 def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -> Operation[tuple[list[R], list[I]]]:
@@ -25,7 +26,7 @@ def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -
     done: list[R] = []
     locked: list[I] = []
     parts = [list(items)] if items else []
-    patient = True
+    pauses = list(PAUSES)
     while parts:
         some = parts.pop()
         yield Begin()
@@ -34,9 +35,8 @@ def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -
             yield Commit()
         except Transient:
             yield Rollback()
-            if patient:
-                patient = False
-                yield Sleep(MOMENT_SECONDS)
+            if pauses:
+                yield Sleep(pauses.pop(0) * random.uniform(0.5, 1.5))
                 parts.append(some)
             elif len(some) == 1:
                 locked += some
