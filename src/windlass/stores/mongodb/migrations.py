@@ -17,7 +17,6 @@ from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .base import Base
 from .documents import HEAD, IN_LINE
-from .failures import Duplicate
 
 HINTS_KEPT = 300  # seconds
 
@@ -149,7 +148,6 @@ class Migrations(Base):
     def migrate(self) -> Operation[list[str]]:
         if (yield from self.check_schema()):
             return []
-        applied = []
         for migration in MIGRATIONS:
             for collection in sorted({index.collection for index in migration.indexes}):
                 models = [
@@ -158,21 +156,23 @@ class Migrations(Base):
                     if index.collection == collection
                 ]
                 yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
-            if (yield from self._record(migration)):
-                applied.append(migration.name)
-        return applied
+        return (yield from self._record())
 
-    def _record(self, migration: Migration) -> Operation[bool]:
-        now = {"$cond": [{"$eq": [{"$type": "$applied_at"}, "missing"]}, "$$NOW", "$applied_at"]}
-        fields = {"name": {"$literal": migration.name}, "min_compatible": migration.min_compatible, "applied_at": now}
-        change, options = [{"$set": fields}], {"upsert": True}
-        try:
-            (result,) = yield Request(
-                self.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
-            )
-        except Duplicate:
-            return False
-        return result.upserted_id is not None
+    def _record(self) -> Operation[list[str]]:
+        """In one transaction, so that of many who migrate at once one says what was applied: the others collide with
+        it, try again, and find it done."""
+        rows = yield Request(self.migrations, "find", ({}, {"_id": 1}))
+        known = {row["_id"] for row in rows}
+        missing = [migration for migration in MIGRATIONS if migration.version not in known]
+        for migration in missing:
+            fields = {
+                "name": {"$literal": migration.name},
+                "min_compatible": migration.min_compatible,
+                "applied_at": "$$NOW",
+            }
+            update = ({"_id": migration.version}, [{"$set": fields}])
+            yield Request(self.migrations, "update_one", update, {"upsert": True})
+        return [migration.name for migration in missing]
 
     def check_schema(self) -> Operation[bool]:
         rows = yield Request(self.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
