@@ -146,7 +146,8 @@ def _apply(options: Options, job: NewJob) -> None:
         job.blockers = _check_after(options.after)
         job.state = BLOCKED if job.blockers else job.state
     if options.if_failed is not None:
-        job.if_failed = _check_if_failed(options)
+        then = _check_if_failed(options)
+        job.if_failed = then if job.blockers else None
     unique = as_unique(options.unique)
     if unique is not None:
         job.unique_key = check_name("unique key", unique.key, KEY_LIMIT)
