@@ -65,6 +65,7 @@ class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduli
         self.identity = Identity()
         self.middlewares: list[Callable[..., Any]] = []
         self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
+        self._telling = {}
         self._ready = False
         self._migrating = threading.Lock()
 

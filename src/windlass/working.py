@@ -11,6 +11,7 @@ from .block import joined
 from .duration import Duration
 from .errors import InvalidInput
 from .job import Job
+from .logs import Log
 from .stores.sql.commits import after_commit
 from .stores.store import Store
 
@@ -23,6 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]  # by name, or each with how many of it at once
 
+log = Log("windlass.hooks")
+
 EVENTS = ("enqueued", "started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued", "expired")
 
 
@@ -30,7 +33,7 @@ class Working:
     """Part of `Windlass`."""
 
     store: Store
-    _telling: tuple[int, Events] | None = None  # of what is enqueued here: in which process, and its thread
+    _telling: dict[int, Events]  # of what is enqueued here, by process
     middlewares: list[Callable[..., Any]]
     hooks: dict[str, list[Callable[[Any], Any]]]
 
@@ -105,22 +108,30 @@ class Working:
             return
         block = joined.get()
         if connection is None:
-            self._events().enqueued(created)
+            self._call_hooks(created)
         elif block is not None and block.connection is connection:
-            block.after_commit.append(lambda: self._events().enqueued(created))
+            block.after_commit.append(lambda: self._call_hooks(created))
         else:
-            after_commit(connection, lambda: self._events().enqueued(created))
+            after_commit(connection, lambda: self._call_hooks(created))
 
-    def _events(self) -> Events:
-        """Those of this process: in a fork nothing is left of the thread that the parent had."""
+    def _call_hooks(self, jobs: Sequence[Job]) -> None:
         from .worker.events import Events
 
-        if self._telling is None or self._telling[0] != os.getpid():
-            events = Events(cast("Windlass", self))
-            self._telling = os.getpid(), events
-            finalize(self, events.finish)  # also at the end of the program: what was told is heard
-        return self._telling[1]
+        process = os.getpid()  # in a fork nothing is left of the thread that the parent had
+        events = self._telling.get(process)
+        if events is None:
+            events = self._telling.setdefault(process, Events(cast("Windlass", self)))
+            finalize(self, _finish, process, events)  # also at the end of the program, so that its hooks are called
+        try:
+            events.enqueued(jobs)
+        except RuntimeError as error:  # no thread can be started; the jobs are committed all the same
+            log.warning("hooks for enqueued were not called: %s", error)
 
     def _stop_telling(self) -> None:
-        if self._telling is not None and self._telling[0] == os.getpid():
-            self._telling[1].finish()
+        for process, events in self._telling.items():
+            _finish(process, events)
+
+
+def _finish(process: int, events: Events) -> None:
+    if process == os.getpid():
+        events.finish()
