@@ -18,7 +18,7 @@ from windlass import Windlass
 from ..checker import Violation
 from ..history import Event, History
 from .faults import FAULTS, WORK, Faults
-from .scene import Client, Place, Workers, ledger_of, place, rows_of
+from .scene import Client, Place, Workers, ledger_of, place, rows_of, slowness
 from .verdict import Evidence, judge
 
 DRAIN_SECONDS = 120.0
@@ -50,7 +50,7 @@ class Soak:
             for n in range(3)
         ]
         self.violations: list[Violation] = []
-        self.ended = 0.0
+        self.ended, self.slowness = 0.0, 1.0
         self.began = time.monotonic()
         self._tell_at = self.began + TELL_SECONDS
 
@@ -85,6 +85,7 @@ class Soak:
             time.sleep(min(left, 0.5))
 
     def _look(self) -> None:
+        self.slowness = max(self.slowness, slowness())
         self.workers.look()
         self.faults.done["died by itself"] += self.workers.replace_dead()
 
@@ -111,7 +112,9 @@ class Soak:
     def _drain(self) -> None:
         moved = began = time.monotonic()
         before = self.app.counts()
-        while moved < began + DRAIN_SECONDS and time.monotonic() < moved + STILL_SECONDS:
+        while (
+            moved < began + DRAIN_SECONDS * self.slowness and time.monotonic() < moved + STILL_SECONDS * self.slowness
+        ):
             counts = self.app.counts()
             if not (counts.pending or counts.running or counts.blocked):
                 print(f"{time.monotonic() - self.began:6.0f} s  all done", flush=True)
@@ -137,10 +140,13 @@ class Soak:
             ended=self.ended,
             enqueues=[took for client in self.clients for took in client.took],
             faults=self.chosen,
+            slowness=self.slowness,
         )
         kinds = Counter(event.kind for event in evidence.events)
         errors = sum((client.errors for client in self.clients), Counter[str]())
         print(f"events: {dict(kinds)}; clients saw: {dict(errors)}; effects: {len(evidence.entries)}", flush=True)
+        if self.slowness > 1:
+            print(f"the machine was busy with other things: what takes time may take {self.slowness:.1f} times as long")
         return judge(evidence)
 
     def close(self) -> None:

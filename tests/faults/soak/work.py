@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import sqlite3
 import time
@@ -15,7 +14,6 @@ from uuid import UUID
 
 from tests.chains.ledger import Ledger
 from windlass import Attempt, Continue, Windlass
-from windlass.worker.processes import CHILD_NAME
 
 from ..history import Event, History
 
@@ -24,17 +22,14 @@ EFFECTS = ("effect", "sync_effect", "slow")  # each completed one has written it
 
 
 def marker_of(history: Path, pid: int) -> Path:
-    """A file that is there when this child process is about to run its first handler."""
-    return history.with_name(f"child-{pid}")
+    """A file that is there when this process has begun to run handlers."""
+    return history.with_name(f"ran-{pid}")
 
 
 app = Windlass()
 history = History(Path(os.environ["HISTORY"])) if "HISTORY" in os.environ else None
 ledger = Ledger(app.url, create=False)
 _started: set[tuple[UUID, UUID]] = set()
-
-if history is not None and multiprocessing.current_process().name == CHILD_NAME:
-    marker_of(history.path, os.getpid()).touch()
 
 
 def note(kind: str, attempt: Attempt) -> None:
@@ -44,6 +39,8 @@ def note(kind: str, attempt: Attempt) -> None:
         mark = (attempt.job.id, attempt.token)
         if mark in _started:
             return
+        if not _started:
+            marker_of(history.path, os.getpid()).touch()
         _started.add(mark)
     history.note(Event(kind=kind, id=attempt.job.id, attempt=attempt.number, token=attempt.token))  # type: ignore[arg-type]
 
