@@ -70,9 +70,10 @@ class SyncLink:
         self.connection = connection
         arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+        self.mapped = mapped(connection=connection)
 
     def execute(self, step: Step) -> Rows:
-        with mapped():
+        with self.mapped:
             match step:
                 case Statement(query=query, parameters=parameters):
                     return self._statements(query.binary if parameters else query.statements, parameters)
@@ -102,9 +103,10 @@ class AsyncLink:
         self.connection = connection
         arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+        self.mapped = mapped(connection=connection)
 
     async def execute(self, step: Step) -> Rows:
-        with mapped():
+        with self.mapped:
             match step:
                 case Statement(query=query, parameters=parameters):
                     return await self._statements(query.binary if parameters else query.statements, parameters)
