@@ -6,6 +6,7 @@ import pytest
 
 from ..stores.store import Store
 from .asynchronous import Asynchronous
+from .begin import Beginning
 from .bench import Bench
 from .blockers import Blocking, DeletingBlockers
 from .cancel import Cancelling
@@ -20,6 +21,7 @@ from .fencing import Fencing, Rescued, SentAgain
 from .hand_over import HandingOver
 from .kept_keys import KeptKeys
 from .migrate import Migrating
+from .note import Noting
 from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
 from .payload import Names, Payloads
@@ -76,7 +78,9 @@ class Conformance:
     TestBatches = Batches
     TestFencing = Fencing
     TestSentAgain = SentAgain
+    TestBeginning = Beginning
     TestRenewing = Renewing
+    TestNoting = Noting
     TestRescuing = Rescuing
     TestRescued = Rescued
     TestExpiring = Expiring

@@ -64,14 +64,18 @@ class Executor:
         async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
+            if attempt.entering is not None:
+                attempt.entering(False)
             return await function(**arguments)
 
         async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
-            return await self.threads.run(attempt, lambda: function(**arguments))
+            return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
 
         async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if attempt.entering is not None:
+                attempt.entering(False)
             return await self.processes.run(attempt, task)
 
         if task.isolation == "process":
@@ -166,6 +170,12 @@ def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
         return task.signature.decode_arguments(job.input_json)
     except InvalidInput as error:
         raise Snooze(f"this version cannot read the payload: {error}", after=UNREADABLE_SECONDS) from error
+
+
+def _entered(attempt: Attempt, function: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, told to who waits for it when its thread is there."""
+    entering = attempt.entering
+    return function if entering is None else lambda: (entering(True), function())[1]
 
 
 def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:

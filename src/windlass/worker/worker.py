@@ -41,6 +41,7 @@ from .processes import refuse_in_child
 from .pump import Pump
 from .scheduler import Scheduler
 from .settler import Ended, Settler
+from .starting import Starting
 from .upkeep import Upkeep
 
 log = Log("windlass.worker")
@@ -110,6 +111,7 @@ class Worker:
         self.buffer = Buffer(self.concurrency)
         self.events = Events(self.app)
         self.executor = Executor(self.app, self.concurrency)
+        self.starting = Starting(self.app, self.executor.execute)
         self.leases = Leases(
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
@@ -171,6 +173,7 @@ class Worker:
         self._stopping.set()
         self.pump.stop()
         await _ended(pump, within=5.0)
+        await _ended(asyncio.create_task(self.pump.release_unanswered()), within=4.0)
         log.info("worker %s claims no more", self.identity.name, extra={"worker": self.identity.name})
         self._give_back(self.buffer.clear())
         await self._let_end()
@@ -210,7 +213,7 @@ class Worker:
     # A slot
 
     async def _slot(self) -> None:
-        buffer, settler, execute, count = self.buffer, self.settler, self.executor.execute, 0
+        buffer, settler, execute, count = self.buffer, self.settler, self.starting.execute, 0
         slot = cast("asyncio.Task[Any]", asyncio.current_task())
         while True:
             if settler.full:

@@ -27,7 +27,7 @@ from .places import Place
 from .presence import Presence
 from .query import Library, Query, migrations
 from .reading import Reading
-from .rows import COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
+from .rows import COLUMNS, COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
 from .schedules import SCHEDULE_COLUMNS, Schedules
 from .settling import Settling
 
@@ -143,6 +143,7 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
             "policies": msgspec.json.encode(policies).decode(),
             "max_bytes": request.max_bytes,
             "prefetch": request.prefetch,
+            "begun": request.begun,
             **START,
         }
         if request.after is not None:
@@ -198,8 +199,9 @@ class SqlStore(Reading, Enqueueing, Settling, Deleting, Presence, Schedules):
     def _decide(self, row: Row, token: UUID) -> Settlement:
         id = self.rows.to_uuid(row[0])
         return decide_any_rescue(
-            id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=STAGGER_SECONDS
-        )
+            id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=STAGGER_SECONDS,
+            begun=row[COLUMNS] in (None, True),
+        )  # fmt: skip
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_too_late", alone=True, limit=limit)

@@ -10,7 +10,8 @@ UPDATE {jobs} AS j SET
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
     keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
     policy = iif(lease_seconds IS NULL, coalesce(policy, {policy} '$.details')), policy),
-    unique_held = unique_held AND unique_until <> 'claimed'
+    unique_held = unique_held AND unique_until <> 'claimed',
+    begun = nullif(:begun OR coalesce(attempt + 1 < nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0), 1), 1)
 WHERE rowid IN (
     SELECT place FROM (
         SELECT place, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
