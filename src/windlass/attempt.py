@@ -21,7 +21,7 @@ from .lifecycle import COMPLETED
 from .operation import Operation
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
 from .policy import DEFAULT, UNSET, check_connection
-from .stores.store import Blocker, Lease
+from .stores.store import Blocker, Lease, Note
 from .twins import twins
 
 if TYPE_CHECKING:
@@ -53,8 +53,10 @@ class Attempt:
         "app",
         "block",
         "cancel_requested",
+        "entering",
         "interrupter",
         "job",
+        "noted",
         "recorded",
         "renewal",
         "settled",
@@ -73,6 +75,8 @@ class Attempt:
         self.why: str | None = None
         self.task: asyncio.Task[Any] | None = None
         self.interrupter: Callable[[], None] | None = None
+        self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
+        self.noted = False  # something was said that is not written yet
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
         self.waited_for: Sequence[Blocker] = ()
@@ -112,18 +116,20 @@ class Attempt:
     def __repr__(self) -> str:
         return f"<Attempt {self.number} of {self.job!r}>"
 
-    # What a handler says while it runs: buffered, and written with the next renewal or with the outcome
+    # What a handler says while it runs: buffered, written by the worker about once a second, and with the outcome
 
     def progress(self, fraction: float, text: str = "") -> None:
         """How far it is, from 0 to 1."""
         self._note().fraction = min(1.0, max(0.0, float(fraction)))
         self._note().text = make_safe(text)[:LINE_LIMIT]
+        self.noted = True
 
     def log(self, text: str) -> None:
         """A line for whoever looks at the job; the last hundred are kept."""
         notes = self._note()
         notes.log.append(LogLine(datetime.now(UTC), make_safe(str(text))[:LINE_LIMIT]))
         del notes.log[:-LOG_LINES]
+        self.noted = True
 
     def _note(self) -> Notes:
         if self._notes is None:
@@ -140,6 +146,12 @@ class Attempt:
         return (
             self.lease if self._notes is None else msgspec.structs.replace(self.lease, progress=self._written_notes())
         )
+
+    def note_to_write(self) -> Note | None:
+        """What it has said, to be written now."""
+        self.noted = False
+        written = self._written_notes()
+        return None if written is None else Note(self.job.id, self.token, written)
 
     def with_notes(self, settlement: Settlement) -> Settlement:
         if self._notes is None:

@@ -113,6 +113,11 @@ class Interrupted(StoreUnavailable):
     """The connection broke before the answer came: what was asked may have been done, or not."""
 
 
+class Unwilling(StoreUnavailable):
+    """The database is there, and refused for a reason that is not in what was sent: it is read-only, its disk is full,
+    we lack a privilege, it gave up waiting. Nothing was done, and the same may succeed later."""
+
+
 TRIES = 8
 
 

@@ -260,10 +260,15 @@ def stagger_seconds(count: int) -> float:
     return min(STAGGER_EACH * count, STAGGER_MOST)
 
 
-def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger_seconds: float) -> Settlement:
-    """What becomes of a job whose worker is gone: as after any failure, but not all at the same moment."""
+def decide_rescue(
+    job: Job, token: UUID, *, random: Callable[[], float], stagger_seconds: float, begun: bool = True
+) -> Settlement:
+    """What becomes of a job whose worker is gone: as after any failure, but not all at the same moment. One whose
+    handler was never called has not failed: it comes back as it was."""
     if job.cancel_requested:
         error: BaseException = Cancel("cancelled while it ran; its worker was not heard of again")
+    elif not begun:
+        return msgspec.structs.replace(give_back(job, token), delay_seconds=random() * stagger_seconds)
     else:
         error = LeaseExpired(f"worker {job.worker or 'unknown'} was not heard of until the lease ran out")
     error.__traceback__ = None
@@ -275,12 +280,18 @@ def decide_rescue(job: Job, token: UUID, *, random: Callable[[], float], stagger
 
 
 def decide_any_rescue(
-    id: UUID, token: UUID, read: Callable[[], Job], *, random: Callable[[], float], stagger_seconds: float
+    id: UUID,
+    token: UUID,
+    read: Callable[[], Job],
+    *,
+    random: Callable[[], float],
+    stagger_seconds: float,
+    begun: bool = True,
 ) -> Settlement:
     """`decide_rescue` for a row of which nobody knows what is in it: one that cannot be read has failed, so that it
     does not keep the others from being rescued."""
     try:
-        return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds)
+        return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds, begun=begun)
     except Exception as error:
         described = describe_error(error)
         unreadable = JobError("Unreadable", f"its worker is gone, and its row makes no sense: {described}")

@@ -6,6 +6,7 @@ import pytest
 
 from ..stores.store import Store
 from .asynchronous import Asynchronous
+from .begin import Beginning
 from .bench import Bench
 from .blockers import Blocking, DeletingBlockers
 from .cancel import Cancelling
@@ -23,6 +24,7 @@ from .if_failed import FailingBlockers
 from .kept_keys import KeptKeys
 from .migrate import Migrating
 from .moments import PastMoments
+from .note import Noting
 from .options import GivenOptions
 from .order_keys import OrderKeys
 from .pause import LiveQueues, Pausing
@@ -88,7 +90,9 @@ class Conformance:
     TestBatches = Batches
     TestFencing = Fencing
     TestSentAgain = SentAgain
+    TestBeginning = Beginning
     TestRenewing = Renewing
+    TestNoting = Noting
     TestRescuing = Rescuing
     TestRescued = Rescued
     TestExpiring = Expiring

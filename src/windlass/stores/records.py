@@ -30,7 +30,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
     thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone;
     `tenant` (with it) says whose key is meant, where several have the same.
-    `max_bytes` counts inputs as the store keeps them.
+    `max_bytes` counts inputs as the store keeps them. `begun` False: a job's last attempt does not count as begun until
+    `begin` says so; the claimer promises to call that before it begins any.
     """
 
     queue: str
@@ -46,6 +47,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     order_key: str | None = None
     tenant: str | None = None
     after: Position | None = None
+    begun: bool = True
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class Failure(NamedTuple):
     state: State
 
 
-Reason: TypeAlias = Literal["taken by another", "not found", "already finished"]
+Reason: TypeAlias = Literal["taken by another", "not found", "already finished", "locked"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -111,18 +113,26 @@ class HandedOver(msgspec.Struct, frozen=True):
 
 def may_be_handed_over(job: NewJob) -> bool:
     """Whether whoever completes the one before it may have it at once."""
-    waits = job.run_at or job.delay_seconds or job.order_key or job.blockers
+    waits = job.run_at or job.delay_seconds or job.order_key or job.blockers or job.max_attempts == 1
     plain = job.unique_key is None and job.expires_at is None and job.expires_seconds is None
     return plain and not waits and job.lease_seconds is not None and not is_partial(job.policy)
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease to prolong, and what the handler has said of its progress since."""
+    """A lease to prolong, and what the handler has said of its progress since; or an attempt that begins."""
 
     id: UUID
     token: UUID
     seconds: float
     progress: str | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a handler has said of its progress, as JSON text; and by which claim it runs."""
+
+    id: UUID
+    token: UUID
+    progress: str
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ from .records import (
     Filter,
     HandedOver,
     Lease,
+    Note,
     Position,
     Reason,
     Refusal,
@@ -62,6 +63,7 @@ __all__ = [
     "Filter",
     "HandedOver",
     "Lease",
+    "Note",
     "Position",
     "Reason",
     "Refusal",
@@ -166,8 +168,13 @@ class Store(Protocol):
 
         Two claimers never get the same job and never wait for each other: a locked row is skipped. A paused queue
         gives nothing. A claim may be lost in a crash of the server (the job is pending then) unless it took a job's
-        last attempt; those are durable when they are returned.
+        last attempt, which counts as begun; those are durable when they are returned.
         """
+
+    def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        """These attempts begin now: written for those that were claimed with `begun=False`, each fenced by its
+        (id, token), and durable when it returns. The ones that were refused, with the reason: "locked" where the row
+        is held by another transaction at this moment, so that the caller may ask again. To begin twice is to begin."""
 
     def admit(self, limit: int) -> Operation[Admitted]:
         """Let in what has arrived: jobs that wait for others, and due jobs with an order key. At most `limit` of
@@ -229,8 +236,8 @@ class Store(Protocol):
     def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
         """`settle` for one that continues, and at once, as `claim` would, take the job that it continues with; it says
         itself how long its lease is. No job is given where the settlement was refused, its queue is paused, or the next
-        job is for later, or waits for others, its turn or its key (`may_be_handed_over`): then it waits like any
-        other. Both are written, or neither is.
+        job is for later, has one attempt only, or waits for others, its turn or its key (`may_be_handed_over`): then it
+        waits like any other. Both are written, or neither is.
         """
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
@@ -238,14 +245,20 @@ class Store(Protocol):
         out can be renewed as long as nobody has taken the job. A job that another transaction has locked holds up no
         other: its answer is `locked`, its lease stays as it was."""
 
+    def note(self, notes: Sequence[Note]) -> Operation[None]:
+        """Write what handlers have said of their progress, each fenced by its (id, token); leases stay as they are. A
+        row that another has locked is skipped where the store can tell, and one that is refused is no error: the next
+        note, or the outcome, will have it all. May be lost in a crash of the server."""
+
     def anyone_lost(self) -> Operation[bool]:
         """Whether some lease has run out. One cheap look."""
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         """Settle jobs whose lease has run out (or, with `stale_before`, whose worker was last heard of before
-        that): back to pending by their backoff, staggered; failed where that was the last attempt; cancelled where
-        that was asked for. A job that is being settled at this moment is left alone. Whatever the worker that was
-        given up has to say afterwards is refused. At most `limit`: call again."""
+        that): back to pending by their backoff, staggered; failed where that was the last attempt, but back to pending
+        with the attempt given back where that had not begun (`begin`); cancelled where that was asked for. A job that
+        is being settled at this moment is left alone. Whatever the worker that was given up has to say afterwards is
+        refused. At most `limit`: call again."""
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         """Cancel jobs that wait, pending or blocked, and were not started by their `expires_at`, atomically; the error

@@ -1,10 +1,12 @@
-"""What the pump knows of one queue: how much of it may be held here, and where its last claim left off."""
+"""What the pump knows of one queue: how much of it may be held here, and where its last claim left off; and of claims
+whose answers were lost."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from ..call import check_name
 from ..errors import InvalidInput
@@ -14,6 +16,7 @@ from ..working import Queues
 
 FRESH_SECONDS = 0.1
 TIMES = 10
+LATE_SECONDS = 3.0  # after which a claim that was cut short is no longer carried out by the server
 
 
 @dataclass
@@ -52,6 +55,28 @@ class Served:
             last = jobs[-1]
             self.after = Position(-last.priority, last.run_at, last.id)
         self.held += len(jobs)
+
+
+@dataclass
+class Unanswered:
+    """A claim that was sent, and of which nobody knows whether it was carried out: its token tells, once the store can
+    be asked. A server may carry it out after its client is gone, so one look that finds nothing is not the last."""
+
+    token: UUID
+    served: Served
+    began: float
+    _seen: set[UUID] = field(default_factory=set)
+    _asked_at: float | None = None
+
+    def found(self, jobs: list[Job]) -> list[Job]:
+        """Those that were not found before."""
+        new = [job for job in jobs if job.id not in self._seen]
+        self._seen.update(job.id for job in new)
+        self._asked_at = self._asked_at or time.monotonic()
+        return new
+
+    def is_over(self, now: float) -> bool:
+        return self._asked_at is not None and now - self._asked_at > LATE_SECONDS
 
 
 def queue_limits(queues: Queues | None) -> dict[str, int | None] | None:

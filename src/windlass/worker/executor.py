@@ -73,14 +73,18 @@ class Executor:
         async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
+            if attempt.entering is not None:
+                attempt.entering(False)
             return await function(**arguments)
 
         async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
-            return await self.threads.run(attempt, lambda: function(**arguments))
+            return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
 
         async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if attempt.entering is not None:
+                attempt.entering(False)
             return await self.processes.run(attempt, task)
 
         if task.isolation == "process":
@@ -186,6 +190,12 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     if value is None and attempt.recorded is not None:
         return "null"
     return task.signature.encode_result(value)
+
+
+def _entered(attempt: Attempt, function: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, told to who waits for it when its thread is there."""
+    entering = attempt.entering
+    return function if entering is None else lambda: (entering(True), function())[1]
 
 
 def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:

@@ -24,6 +24,7 @@ MOST_AT_ONCE = 2000
 GLANCE_SECONDS = 0.25
 ASK_SECONDS = 1.0
 LOCKED_SECONDS = 1.0  # until a lease is asked for again whose job another transaction has locked
+NOTE_SECONDS = 1.0  # between writes of what handlers say of their progress, while they say something
 FIRST_DELAY, LONGEST_DELAY = 0.5, 5.0  # seconds between tries while the store is gone: a lease may be short
 
 
@@ -41,6 +42,7 @@ class Leases:
         self._asked: set[UUID] = set()
         self._all_asked = False
         self._all_answered_at = 0.0
+        self._note_at = 0.0
         self._wake = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="windlass-leases", daemon=True)
@@ -97,6 +99,7 @@ class Leases:
                 self.report(beat=True)
             try:
                 self._renew()
+                self._note()
                 delay = FIRST_DELAY
             except Exception as error:
                 log.warning("leases could not be renewed, which is tried again: %s", error)
@@ -163,6 +166,35 @@ class Leases:
                 self._due[attempt] = time.monotonic() + ASK_SECONDS
                 return True
         return False
+
+    # What handlers say while they run
+
+    def _note(self) -> None:
+        """All that is new, in one go; the leases stay as they are. In a transaction of the handler's own, or in one in
+        which it has completed its job, it waits: the outcome brings it along."""
+        now = time.monotonic()
+        if now < self._note_at:
+            return
+        under_way: Future[None] = Future()
+        with self._lock:
+            talking = [attempt for attempt in self._due if attempt.noted and attempt.recorded is None]
+            for attempt in talking:  # before it is asked for its block: one of the two sees the other
+                attempt.renewal = under_way
+            talking = [attempt for attempt in talking if attempt.block is None]
+        try:
+            notes = [note for attempt in talking if (note := attempt.note_to_write()) is not None]
+            for start in range(0, len(notes), MOST_AT_ONCE):
+                part = notes[start : start + MOST_AT_ONCE]
+                self.app.run_for_worker(lambda: self.app.store.note(part))  # noqa: B023
+        except Exception as error:
+            log.warning("what jobs say of their progress could not be written, which is tried again: %s", error)
+            for attempt in talking:
+                attempt.noted = True
+            self._note_at = now + LONGEST_DELAY
+        else:
+            self._note_at = now + NOTE_SECONDS if talking else now
+        finally:
+            under_way.set_result(None)
 
 
 def _may_be_written(attempt: Attempt, due: float, now: float) -> bool:

@@ -12,13 +12,12 @@ from uuid import UUID, uuid4
 from ..app import Windlass
 from ..attempt import Attempt
 from ..errors import WindlassError
-from ..job import NewJob
+from ..job import Job, NewJob
 from ..logs import Log
-from ..operation import Interrupted
 from ..stores.store import ClaimRequest
 from ..stores.wakeup import Hint
 from .buffer import LONGEST_LOOK, Buffer
-from .claiming import Served
+from .claiming import Served, Unanswered
 from .leases import Leases
 
 log = Log("windlass.worker")
@@ -33,6 +32,7 @@ ADMIT_HELD_UP_SECONDS = 0.01, 0.5  # the same while a lock of another transactio
 CHAIN_SECONDS = 0.01  # that a chain gets to go on, before we look round again
 VAIN_SECONDS = 0.001, 0.25  # between looks at a job that is due and cannot be had: at first, and at the most
 LOCKED_SECONDS = 1.0  # that a job may be locked by somebody before we take it for one that is not for us
+LOOK_SECONDS = 0.25  # between looks for jobs of a claim without an answer, when the worker ends
 QUEUES_SECONDS = 1.0  # between looks for queues that are new, while there is work in those that are known
 
 
@@ -63,6 +63,7 @@ class Pump:
         self._look_again = self._admit_at = self._stuck_at = 0.0
         self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
         self._last_attempts_at = time.monotonic()
+        self._unanswered: list[Unanswered] = []
 
     async def run(self) -> None:
         delay = 0.1
@@ -91,8 +92,11 @@ class Pump:
                 else:
                     self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
                 delay = 0.1
-            except WindlassError as error:
-                log.warning("claiming failed, and is tried again: %s", error, extra={"worker": self.name})
+            except Exception as error:  # whatever the store answers with: the next round may go better
+                log.warning(
+                    "claiming failed, and is tried again: %s", error, extra={"worker": self.name},
+                    exc_info=not isinstance(error, WindlassError),
+                )  # fmt: skip
                 await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, LONGEST_WAIT)
 
@@ -113,6 +117,8 @@ class Pump:
 
     async def round(self) -> tuple[int, int]:
         """One claim from each queue in turn: (how much room there was, how many were claimed)."""
+        if self._unanswered:
+            await self._adopt()
         await self._admit()
         await self._find_stuck(again=True)
         names = list(self.served)
@@ -169,19 +175,15 @@ class Pump:
             policies=self.app.policies,
             prefetch=prefetch,
             after=served.position(),
+            begun=False,
         )
         try:
             jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
-        except Interrupted:
-            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(token))
-        served.claimed(jobs, wanted, began, request.after is None)
-        attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
-        self.leases.hold(attempts, began)
-        try:
-            await self._tell_blockers([attempt for attempt in attempts if attempt.job.blockers_left is not None])
-        except BaseException:
-            self.give_back(attempts)
+        except BaseException:  # we may be cancelled, too: it may have been done all the same
+            self._unanswered.append(Unanswered(token, served, began))
             raise
+        served.claimed(jobs, wanted, began, request.after is None)
+        attempts = self._hold(jobs, token, began)
         if prefetch:
             self.buffer.put(attempts)
         else:
@@ -189,12 +191,37 @@ class Pump:
             self.buffer.hand(attempts)
         return len(jobs)
 
-    async def _tell_blockers(self, attempts: list[Attempt]) -> None:
-        if attempts:
-            ids = [attempt.job.id for attempt in attempts]
-            found = await self.app.arun_for_worker(lambda: self.app.store.blockers(ids))
-            for attempt in attempts:
-                attempt.had(found.get(attempt.job.id, ()))
+    def _hold(self, jobs: list[Job], token: UUID, began: float) -> list[Attempt]:
+        attempts = [Attempt(self.app, self.app.bind(job), token) for job in jobs]
+        self.leases.hold(attempts, began)
+        return attempts
+
+    # Claims whose answers were lost
+
+    async def _adopt(self) -> None:
+        """What such claims took, if they were carried out: looked for before more is claimed, until there is an answer
+        and it is too late for them to be carried out yet."""
+        for claim in list(self._unanswered):
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(claim.token))  # noqa: B023
+            new = claim.found(jobs)
+            if claim.is_over(time.monotonic()):
+                self._unanswered.remove(claim)
+            if not new:
+                continue
+            log.warning("%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name})
+            claim.served.held += len(new)
+            attempts = self._hold(new, claim.token, claim.began)
+            (self.give_back if self.stopping else self.buffer.put)(attempts)
+
+    async def release_unanswered(self) -> None:
+        """When the worker ends: give back what a claim took that was cut short."""
+        while self._unanswered:
+            try:
+                await self._adopt()
+            except Exception as error:
+                log.warning("the jobs of a claim whose answer was lost cannot be looked for: %s", error)
+            if self._unanswered:
+                await asyncio.sleep(LOOK_SECONDS)
 
     def ended(self, attempt: Attempt) -> None:
         """A job of a queue that has a limit here is here no longer."""
@@ -255,7 +282,7 @@ class Pump:
 
     async def rest(self, seconds: float, or_room: bool = False) -> None:
         """Until someone wakes us, for so long at most; or until a slot is free or less lies ready."""
-        if len(self.buffer):
+        if len(self.buffer) or self._unanswered:
             seconds = min(seconds, LONGEST_LOOK)
         waits = [asyncio.ensure_future(self._woken.wait())]
         if or_room:
@@ -311,7 +338,7 @@ class Pump:
     @property
     def nothing_left(self) -> bool:
         """Whether a look has found nothing that was taken after all that has ended."""
-        return self.idle and self._looked == self._changes
+        return self.idle and self._looked == self._changes and not self._unanswered
 
     @property
     def seems_locked(self) -> bool:

@@ -50,7 +50,7 @@ class Scheduler:
                 try:
                     await self.rest(await self.fire_due())
                     delay = GLANCE_SECONDS
-                except WindlassError as error:
+                except Exception as error:  # whatever the store answers with: the next look may go better
                     log.warning("schedules could not be looked at, and will be again: %s", error)
                     await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                     delay = min(2 * delay, LONGEST_DELAY)

@@ -3,6 +3,10 @@
 No timer: small batches when there is little to do, large ones under load. Where handlers are quicker than the store,
 what waits here is bounded: the settler is full at a few batches, and until that has changed no job is claimed or
 started.
+
+A settlement waits until the store takes it, however long that cannot be reached, or refuses to write at all. Only one
+that is refused for its own content is written otherwise: see `refused.py`. One that never succeeds where others do
+waits apart, and holds up none of them.
 """
 
 from __future__ import annotations
@@ -10,18 +14,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..errors import Conflict, InvalidInput, JobNotFound, WindlassError
-from ..job import Job, JobError, NewJob
-from ..lifecycle import FAILED
+from ..errors import WindlassError
+from ..job import Job, NewJob
 from ..logs import Log
-from ..outcome import Settlement, decide, encode_error
+from ..operation import Unwilling
+from ..outcome import Settlement
 from ..stores.store import Refusal, may_be_handed_over
+from .refused import is_refused_for_its_content, settle_instead
 
 log = Log("windlass.worker")
 
@@ -30,6 +35,8 @@ MOST_BYTES = 8 * 1024 * 1024
 BATCHES_WAITING = 2  # beside the one that is on its way: always enough for the next
 ROWS_WAITING, BYTES_WAITING = BATCHES_WAITING * MOST_ROWS, BATCHES_WAITING * MOST_BYTES
 LONGEST_WAIT = 15.0
+TRIES_TOGETHER = 3  # of a batch, before we look whether it is one of them that cannot be written
+PROBES = 3  # that fail in a row show that the store takes none at present
 
 Ended = tuple[Attempt, Settlement]
 
@@ -50,23 +57,36 @@ class Settler:
         self.app, self.settled, self.handed, self.name = app, settled, handed, name
         self.follow, self.not_following = follow, not_following
         self.waiting: list[Ended] = []
-        self.under_way = 0
         self.full = False
+        self._writing = 0
+        self._apart: dict[asyncio.Task[None], Ended] = {}
         self._bytes = 0
         self._room = asyncio.Event()
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
         self._nothing.set()
 
+    @property
+    def under_way(self) -> int:
+        return self._writing + len(self._apart)
+
     def add(self, attempt: Attempt, settlement: Settlement) -> None:
         if not self.waiting:
             self._something.set()
             self._nothing.clear()
         self.waiting.append((attempt, settlement))
-        self._bytes += len(settlement.output or "")
-        if len(self.waiting) >= ROWS_WAITING or self._bytes >= BYTES_WAITING:
+        self._bytes += size_of(settlement)
+        if self._is_full():
             self.full = True
             self._room.clear()
+
+    def _is_full(self) -> bool:
+        return len(self.waiting) + len(self._apart) >= ROWS_WAITING or self._bytes >= BYTES_WAITING
+
+    def _look_for_room(self) -> None:
+        if self.full and not self._is_full():
+            self.full = False
+            self._room.set()
 
     async def room(self) -> None:
         """When it is full no longer."""
@@ -83,30 +103,42 @@ class Settler:
             self._something.clear()
             while self.waiting:
                 batch = self._next_batch()
-                self.under_way = len(batch)
+                self._writing = len(batch)
                 try:
                     await self._write(batch)
                 except BaseException:
-                    self.waiting = batch + self.waiting  # to send it twice does no harm
-                    self._bytes += sum(len(settlement.output or "") for _, settlement in batch)
-                    self._something.set()
+                    self._put_back(batch)
                     raise
                 finally:
-                    self.under_way = 0
+                    self._writing = 0
+            self._look_whether_all_is_done()
+
+    def close(self) -> None:
+        for task in list(self._apart):
+            task.cancel()
+
+    def _put_back(self, batch: list[Ended]) -> None:
+        """What was cut short is written again: to send it twice does no harm."""
+        self.waiting = batch + self.waiting
+        self._bytes += sum(size_of(settlement) for _, settlement in batch)
+        self._something.set()
+        self._nothing.clear()
+
+    def _look_whether_all_is_done(self) -> None:
+        if not self.waiting and not self.under_way:
             self._nothing.set()
 
     def _next_batch(self) -> list[Ended]:
         size = count = 0
         for _, settlement in self.waiting[:MOST_ROWS]:
-            size += len(settlement.output or "") + len(settlement.error or "")
-            if count and size > MOST_BYTES:
+            own = size_of(settlement)
+            if count and size + own > MOST_BYTES:
                 break
+            size += own
             count += 1
         batch, self.waiting = self.waiting[:count], self.waiting[count:]
-        self._bytes -= sum(len(settlement.output or "") for _, settlement in batch)
-        if self.full and len(self.waiting) < ROWS_WAITING and self._bytes < BYTES_WAITING:
-            self.full = False
-            self._room.set()
+        self._bytes -= size
+        self._look_for_room()
         return batch
 
     async def _write(self, batch: list[Ended]) -> None:
@@ -114,27 +146,73 @@ class Settler:
         token, began = (uuid4() if len(batch) == 1 and self._may_follow(batch[0]) else None), time.monotonic()
         if token is not None and await self._hand_over(batch[0], token, began):
             return
-        delay = 0.1
+        await self._write_all(batch)
+        if token is not None:
+            await self._find_again(token, began)
+
+    async def _write_all(self, batch: list[Ended], instead: Iterator[Settlement] | None = None) -> None:
+        """`instead`: what is written of the one in this batch if it is refused for its content once more."""
+        delay, tries = 0.1, 0
         while True:
             try:
-                settlements = [settlement for _, settlement in batch]
-                refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))  # noqa: B023
-            except Exception as error:
-                if isinstance(error, WindlassError) and not _is_at_fault(batch, error):
-                    log.warning("%d settlements wait for the store: %s", len(batch), error)
-                elif len(batch) == 1:
-                    batch = [_given_up(batch[0], error)]
-                else:
-                    for one in batch:  # one bad one does not hold up the others
-                        await self._write([one])
-                    return
-            else:
-                self.settled(batch, refusals, False)
-                if token is not None:
-                    await self._find_again(token, began)
+                await self._send(batch)
                 return
+            except Exception as error:
+                if is_refused_for_its_content([settlement for _, settlement in batch], error):
+                    if len(batch) > 1:
+                        await self._write_all(batch[: len(batch) // 2])
+                        await self._write_all(batch[len(batch) // 2 :])
+                        return
+                    attempt, settlement = batch[0]
+                    instead = instead or settle_instead(attempt, settlement, error)
+                    if (other := next(instead, None)) is not None:
+                        batch = [(attempt, other)]
+                        continue
+                tries += 1
+                log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
+                may_be_one_of_them = isinstance(error, Unwilling) or not isinstance(error, WindlassError)
+            if may_be_one_of_them and len(batch) > 1 and tries >= TRIES_TOGETHER:
+                batch = await self._write_apart(batch)
+                if not batch:
+                    return
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             delay = min(delay * 2, LONGEST_WAIT)
+
+    async def _send(self, batch: list[Ended]) -> None:
+        settlements = [settlement for _, settlement in batch]
+        refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))
+        try:
+            self.settled(batch, refusals, False)
+        except Exception:  # it is written, and is not to be written again
+            log.exception("what follows from %d settlements could not be done", len(batch))
+
+    async def _write_apart(self, batch: list[Ended]) -> list[Ended]:
+        """One by one, in any order: what is left, where the store takes none of them. Where it takes some, those that
+        it does not take go on waiting apart, so that they hold up nobody."""
+        order = random.sample(batch, len(batch))
+        failed: list[Ended] = []
+        for index, one in enumerate(order):
+            try:
+                await self._send([one])
+            except Exception as error:
+                log.debug("job %s: its settlement could not be written alone either: %s", one[1].id, error)
+                failed.append(one)
+                if len(failed) == index + 1 == PROBES:
+                    return batch
+        if len(failed) == len(batch):
+            return batch
+        for one in failed:
+            task = asyncio.create_task(self._write_all([one]), name="windlass settlement")
+            self._apart[task] = one
+            task.add_done_callback(self._written_apart)
+        return []
+
+    def _written_apart(self, task: asyncio.Task[None]) -> None:
+        ended = self._apart.pop(task)
+        if task.cancelled() or task.exception() is not None:
+            self._put_back([ended])
+        self._look_for_room()
+        self._look_whether_all_is_done()
 
     # A chain that goes on by itself
 
@@ -165,18 +243,13 @@ class Settler:
                 self.handed(job, token, began)
 
 
-def _is_at_fault(batch: list[Ended], error: WindlassError) -> bool:
-    """Whether it is what one of these goes on with that cannot be stored, and never will be."""
-    refused = isinstance(error, Conflict | InvalidInput | JobNotFound)
-    return refused and any(settlement.continues is not None for _, settlement in batch)
-
-
-def _given_up(ended: Ended, error: Exception) -> Ended:
-    """The attempt ends as one that has raised this; what even then cannot be written is failed, and says only that."""
-    attempt, settlement = ended
-    job = attempt.job
+def size_of(settlement: Settlement) -> int:
+    """About how many bytes of a statement it takes."""
+    size = len(settlement.output or "")
+    if settlement.error is not None or settlement.attempts is not None:
+        size += len(settlement.error or "") + len(settlement.attempts or "")
+    if settlement.progress is not None:
+        size += len(settlement.progress)
     if settlement.continues is not None:
-        return attempt, attempt.with_notes(decide(job, attempt.token, error, random=random.random))
-    log.exception("job %s (%s): the store refuses to write how its attempt ended", job.id, job.type)
-    described = encode_error(JobError("SettlementRefused", "the store could not write how this attempt ended"))
-    return attempt, Settlement(id=settlement.id, token=settlement.token, state=FAILED, error=described)
+        size += len(settlement.continues.input) + len(settlement.continues.labels or "")
+    return size

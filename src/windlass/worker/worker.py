@@ -43,6 +43,7 @@ from .pump import Pump
 from .scheduler import Scheduler
 from .settler import Ended, Settler
 from .slots import Slots
+from .starting import Starting
 from .stopping import ENDING_SECONDS, INTERRUPTED_SECONDS, WRITING_SECONDS, Stopping
 from .upkeep import Upkeep
 from .watchdog import Watchdog
@@ -123,6 +124,7 @@ class Worker:
         self.buffer = Buffer(self.concurrency)
         self.events = Events(self.app)
         self.executor = Executor(self.app)
+        self.starting = Starting(self.app, self.executor.execute)
         self.leases = Leases(
             self.app, lambda attempt, renewal: _safely(loop, self._told, attempt, renewal), self.report
         )
@@ -135,7 +137,7 @@ class Worker:
             self.app, self._settled, self.pump.may_follow, self.pump.not_following, self._handed, self.identity.name
         )
         self.slots = Slots(
-            self.concurrency, self.buffer, self.settler, self.executor.execute, self._begins, self._ended
+            self.concurrency, self.buffer, self.settler, self.starting.execute, self._begins, self._ended
         )
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
@@ -189,6 +191,7 @@ class Worker:
             self._over = self.slots.ending = True
             for task in (*self.slots.tasks, *helpers):
                 task.cancel()
+            self.settler.close()
             self._deafen()
             self.executor.close()
             self.leases.stop_soon()
@@ -206,6 +209,7 @@ class Worker:
         self.pump.stop()
         _, pump, *_ = helpers
         await _ended(pump, within=min(5.0, self.stopping.left(0.5)))
+        await _ended(asyncio.create_task(self.pump.release_unanswered()), within=min(4.0, self.stopping.left(1.0)))
         log.info("worker %s claims no more", self.identity.name, extra={"worker": self.identity.name})
         self._give_back(self.buffer.clear())
         await self._let_end()

@@ -34,6 +34,12 @@ class Hurried(Request):
     their order; or because to lose it does no harm."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fresh(Request):
+    """A read that sees what the primary has, whether or not a majority has it. What is found may be undone yet: for
+    what is fenced when it is written."""
+
+
 class Base:
     clock: Clock
 

@@ -21,7 +21,7 @@ from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
-from .base import Base
+from .base import Base, Fresh
 from .documents import Document, round_up, to_job, to_key
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
@@ -65,7 +65,9 @@ class Claims(Base):
         return [to_job(document) for document in taken]
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
-        rows = yield self.find_jobs({"state": RUNNING, "token": token}, size=1000)
+        # What was written a moment ago, over a connection that broke, may not have reached a majority yet.
+        find = self.find_jobs({"state": RUNNING, "token": token}, size=1000)
+        rows = yield Fresh(find.collection, find.method, find.arguments, find.options, find.alone)
         return [to_job(row) for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))]
 
     def _find_due(self, request: ClaimRequest, now: datetime, limit: int, after: Position | None) -> Request:
@@ -91,7 +93,7 @@ class Claims(Base):
         """Write the token, here and there; how many were still as they were read."""
         groups: defaultdict[Kind, list[Document]] = defaultdict(list)
         for document in chosen:
-            groups[kind_of(document)].append(document)
+            groups[kind_of(document, request)].append(document)
         writes = []
         for kind, documents in groups.items():
             changes = claimed(kind, request, now)
@@ -120,9 +122,10 @@ class Kind(NamedTuple):
     partial: str | None
     frees_key: bool
     expires: bool
+    is_to_begin: bool
 
 
-def kind_of(document: Document) -> Kind:
+def kind_of(document: Document, request: ClaimRequest) -> Kind:
     get = document.get
     partial = details if is_partial(details := get("policy")) else None
     known = get("lease_seconds") is not None and partial is None
@@ -135,6 +138,7 @@ def kind_of(document: Document) -> Kind:
         partial,
         get("unique_until") == "claimed",
         "expires_at" in document,
+        not request.begun and is_last_attempt(document, request),
     )
 
 
@@ -154,6 +158,8 @@ def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
         changes["policy"] = filled_in(kind.partial, policy.details_json())
     if kind.frees_key:
         changes["unique_held"] = False
+    if kind.is_to_begin:
+        changes["begun"] = False
     return changes
 
 

@@ -43,7 +43,7 @@ from ...operation import (
     persistent,
 )
 from ..store import Purpose
-from .base import Hurried
+from .base import Fresh, Hurried
 from .blocks import atransaction, is_transient, transaction
 from .borrowed import Home, check_session
 from .failures import COMMIT_UNKNOWN, RAISED, translate
@@ -110,7 +110,7 @@ class SyncConnection:
         return ()
 
     def _call(self, request: Request) -> Rows:
-        collection = self._database.get_collection(request.collection, write_concern=write_concern_of(request))
+        collection = self._database.get_collection(request.collection, **concerns_of(request))
         method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         return list(result) if request.method in ("find", "aggregate") else [result]
@@ -173,7 +173,7 @@ class AsyncConnection:
         return ()
 
     async def _call(self, request: Request) -> Rows:
-        collection = self._database.get_collection(request.collection, write_concern=write_concern_of(request))
+        collection = self._database.get_collection(request.collection, **concerns_of(request))
         method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         if request.method == "find":
@@ -208,9 +208,11 @@ def bounded(seconds: float | None, step: Step) -> AbstractContextManager[Any]:
     return pymongo.timeout(seconds)
 
 
-def write_concern_of(request: Request) -> WriteConcern:
-    """Outside transactions; in one, its own counts."""
-    return PRIMARY if isinstance(request, Hurried) else MAJORITY
+def concerns_of(request: Request) -> dict[str, Any]:
+    """Outside transactions; in one, its own count."""
+    if isinstance(request, Fresh):
+        return {"read_concern": ReadConcern("local")}
+    return {"write_concern": PRIMARY if isinstance(request, Hurried) else MAJORITY}
 
 
 def raise_translated(error: Exception, place: str, session: Any, joined: bool) -> None:

@@ -173,7 +173,7 @@ def with_own(update: Document, members: Sequence[Member]) -> list[Document]:
 def sent_back(ending: Ending, now: datetime) -> Document:
     """Pending again. The token moves aside, so that the same settlement, sent again, finds that it was accepted."""
     changes: Document = {"state": PENDING, **given(error=ending.error, attempts=ending.attempts)}
-    leftovers = ["token", "worker", "heard_at", "leased_until"]
+    leftovers = ["token", "worker", "heard_at", "leased_until", "begun"]
     if ending.token is not None:
         changes["previous_token"] = ending.token
     if ending.run_at is not None:
@@ -194,7 +194,7 @@ def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
         keep_seconds=ending.keep_seconds if ending.keep_missing else None,
         counted_by=mark,
     )
-    leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested"]
+    leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested", "begun"]
     if ending.error is None:
         leftovers.append("error")
     if ending.has_waited:

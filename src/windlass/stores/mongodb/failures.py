@@ -16,12 +16,13 @@ from pymongo.errors import (
 )
 
 from ...errors import InvalidInput, StoreUnavailable, WindlassError
-from ...operation import Interrupted, Transient
+from ...operation import Interrupted, Transient, Unwilling
 
 RAISED = (PyMongoError, BSONError, OverflowError)
 
 DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD, NO_INDEX = 11000, 112, 290, 27
 COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
+OF_THE_CONTENT = (10334, 17419, 17420, 121, 257)  # a document or a transaction that is too large, or not valid
 REFUSED_LOGIN = (13, 18, 8000)
 NO_TRANSACTIONS = 20
 
@@ -55,8 +56,10 @@ def translate(error: Exception, place: str, *, in_transaction: bool) -> Windlass
             return Interrupted(f"the connection to MongoDB at {place} broke: {shorten(error)}")
         case WriteConcernError():
             return Interrupted(f"MongoDB at {place} cannot say whether a majority has it: {shorten(error)}")
-        case DocumentTooLarge() | InvalidOperation() | BSONError() | OverflowError():
-            return InvalidInput(f"MongoDB cannot do this: {shorten(error)}")
+        case DocumentTooLarge() | BSONError() | OverflowError():
+            return InvalidInput(f"MongoDB cannot store this: {shorten(error)}")
+        case InvalidOperation():  # of a client that was closed, a session that has ended
+            return Unwilling(f"MongoDB at {place} cannot do this: {shorten(error)}")
         case ConfigurationError():
             return StoreUnavailable(f"MongoDB at {place} cannot be used: {shorten(error)}")
         case OperationFailure():
@@ -75,8 +78,10 @@ def translate_refusal(error: OperationFailure, place: str, in_transaction: bool)
     if NO_TRANSACTIONS in codes:
         return StoreUnavailable(f"MongoDB at {place} {STANDALONE}")
     if codes.intersection(REFUSED_LOGIN):
-        return StoreUnavailable(f"MongoDB at {place} does not let us in: {shorten(error)}")
-    return StoreUnavailable(f"MongoDB at {place} refused: {shorten(error)}")
+        return Unwilling(f"MongoDB at {place} does not let us in: {shorten(error)}")
+    if codes.intersection(OF_THE_CONTENT):
+        return InvalidInput(f"MongoDB cannot store this: {shorten(error)}")
+    return Unwilling(f"MongoDB at {place} refused: {shorten(error)}")
 
 
 def is_undone(error: PyMongoError) -> bool:

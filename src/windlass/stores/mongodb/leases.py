@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from pymongo import UpdateMany
+from pymongo import UpdateMany, UpdateOne
 
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
 from ...logs import Log
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
-from ..store import Lease, Reason, Renewal
+from ..store import Lease, Note, Reason, Refusal, Renewal
 from .base import BRIEF
 from .documents import Document, to_job, to_key
 from .settle import Settlements
@@ -27,6 +27,24 @@ EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"} 
 
 class Leases(Settlements):
     random: Callable[[], float] = random.random
+
+    def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        if not leases:
+            return []
+        writes = [UpdateOne(fence_of(lease), {"$set": {"begun": True}}, hint="_id_") for lease in leases]
+        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        if result.matched_count == len(leases):
+            return []
+        ids = list({lease.id for lease in leases})
+        rows = yield self.find_jobs({"_id": {"$in": ids}}, {"token": 1, "state": 1}, size=len(ids))
+        documents = {row["_id"]: row for row in rows}
+        reasons = [(lease, why_lost(lease, documents.get(lease.id))) for lease in leases]
+        return [Refusal(lease.id, reason, lease.token) for lease, reason in reasons if reason is not None]
+
+    def note(self, notes: Sequence[Note]) -> Operation[None]:
+        if notes:
+            writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
+            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:
@@ -132,16 +150,26 @@ class Leases(Settlements):
 
     def _decide(self, document: Document, token: UUID, over: float) -> Settlement:
         return decide_any_rescue(
-            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=over
-        )
+            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=over,
+            begun=document.get("begun", True),
+        )  # fmt: skip
+
+
+def fence_of(one: Lease | Note) -> Document:
+    return {"_id": one.id, "token": one.token, "state": RUNNING}
+
+
+def why_lost(lease: Lease, document: Document | None) -> Reason | None:
+    """None: it is not."""
+    if document is None:
+        return "not found"
+    if document["state"] == RUNNING and document.get("token") == lease.token:
+        return None
+    return "already finished" if document["state"] in FINISHED else "taken by another"
 
 
 def renewal_of(lease: Lease, document: Document | None, *, locked: bool = False) -> Renewal:
-    reason: Reason
-    if document is None:
-        reason = "not found"
-    elif document["state"] == RUNNING and document.get("token") == lease.token:
-        return Renewal(lease.id, document["leased_until"], document.get("cancel_requested", False), locked=locked)
-    else:
-        reason = "already finished" if document["state"] in FINISHED else "taken by another"
-    return Renewal(lease.id, None, reason=reason)
+    reason = why_lost(lease, document)
+    if document is None or reason is not None:
+        return Renewal(lease.id, None, reason=reason)
+    return Renewal(lease.id, document["leased_until"], document.get("cancel_requested", False), locked=locked)

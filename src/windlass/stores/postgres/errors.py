@@ -1,24 +1,36 @@
-"""PostgreSQL's errors in our terms."""
+"""PostgreSQL's errors in our terms.
+
+What the server refuses for the content of a row is `InvalidInput`: to send it again would change nothing. All else that
+it answers with (read-only, no privileges, a full disk, a time-out, errors of its own) says nothing of what was sent,
+and is `Unwilling`: whoever has something to write waits, and tries again.
+"""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 import psycopg
 from psycopg import errors as pg
 
-from ...errors import SchemaMismatch, StoreUnavailable
-from ...operation import Interrupted, Transient
+from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable, WindlassError
+from ...operation import Interrupted, Transient, Unwilling
 from ..urls import without_password
+
+OF_THE_CONTENT = ("22", "23", "54")  # data exceptions, integrity, limits such as the size of an index row
+BROKEN = ("08", "57P", "40003")  # the connection, the server's end, a commit of which nobody knows
+READ_ONLY = "25006"
 
 
 class mapped:
-    """A context in which they are raised as ours. A class: as a generator it would cost each statement more."""
+    """A context in which they are raised as ours. A class: as a generator it would cost each statement more.
 
-    __slots__ = ("url",)
+    `url`: we are about to connect. `connection`: the one that is used."""
 
-    def __init__(self, url: str | None = None) -> None:
-        self.url = url
+    __slots__ = ("connection", "url")
+
+    def __init__(self, url: str | None = None, connection: psycopg.BaseConnection[Any] | None = None) -> None:
+        self.url, self.connection = url, connection
 
     def __enter__(self) -> None:
         return None
@@ -26,15 +38,26 @@ class mapped:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, pg.SerializationFailure | pg.DeadlockDetected):
-            raise Transient(str(error)) from error
-        if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
-            raise SchemaMismatch(f"{_first_line(error)}: run app.migrate(), or windlass migrate") from error
-        if isinstance(error, psycopg.OperationalError):
-            if self.url is None:
-                raise Interrupted(f"the connection to PostgreSQL broke: {_first_line(error)}") from error
-            where = without_password(self.url)
-            raise StoreUnavailable(f"PostgreSQL at {where} cannot be reached: {_first_line(error)}") from error
+        if isinstance(error, psycopg.Error):
+            if error.sqlstate == READ_ONLY and self.connection is not None:
+                # For as long as it lives it may lead to what is a standby now; the next one need not.
+                self.connection.pgconn.finish()
+            raise translate(error, self.url) from error
+
+
+def translate(error: psycopg.Error, url: str | None) -> WindlassError:
+    state = error.sqlstate or ""
+    if isinstance(error, pg.SerializationFailure | pg.DeadlockDetected):
+        return Transient(str(error))
+    if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
+        return SchemaMismatch(f"{_first_line(error)}: run app.migrate(), or windlass migrate")
+    if url is not None:
+        return StoreUnavailable(f"PostgreSQL at {without_password(url)} cannot be reached: {_first_line(error)}")
+    if state.startswith(BROKEN) or (not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
+        return Interrupted(f"the connection to PostgreSQL broke: {_first_line(error)}")
+    if state.startswith(OF_THE_CONTENT) or (not state and isinstance(error, psycopg.DataError)):
+        return InvalidInput(f"PostgreSQL cannot store this: {_first_line(error)}")
+    return Unwilling(f"PostgreSQL refused{f' ({state})' if state else ''}: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:

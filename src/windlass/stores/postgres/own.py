@@ -62,6 +62,7 @@ class Link:
 
     def __init__(self, connection: Any, answer_seconds: float, strict: bool) -> None:
         self.connection, self.answer_seconds, self.strict = connection, answer_seconds, strict
+        self.mapped = mapped(connection=connection)
         arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
 
@@ -96,7 +97,7 @@ class SyncLink(Link):
         super().__init__(connection, answer_seconds, strict)
 
     def execute(self, step: Step) -> Rows:
-        with mapped():
+        with self.mapped:
             self.hurry(step)
             match step:
                 case Statement(query=query, parameters=parameters):
@@ -142,7 +143,7 @@ class AsyncLink(Link):
     cursor: psycopg.AsyncCursor[Any]
 
     async def execute(self, step: Step) -> Rows:
-        with mapped():
+        with self.mapped:
             self.hurry(step)
             match step:
                 case Statement(query=query, parameters=parameters):

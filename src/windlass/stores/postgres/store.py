@@ -22,7 +22,7 @@ from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
 from ..sql.store import PLAIN, SqlStore
-from ..store import Change, Enqueued, HandedOver, Lease, may_be_handed_over
+from ..store import Change, Enqueued, HandedOver, may_be_handed_over
 from ..wakeup import Hint
 from .arrays import Texts, Uuids
 from .connections import PostgresConnections
@@ -38,6 +38,13 @@ COPIED = {
     "lease_seconds": "float8", "keep_seconds": "int4", "policy": "text", "expires_at": "timestamptz",
     "chain_id": "uuid", "chain_index": "int4", "trace": "text", "chain_trace": "text",
 }  # fmt: skip
+
+# Statements that take their rows as one array for each field.
+IN_ARRAYS: dict[str, dict[str, str]] = {
+    "begin": {"ids": "id", "tokens": "token"},
+    "note": {"ids": "id", "tokens": "token", "progress": "progress"},
+    "renew": {"ids": "id", "tokens": "token", "seconds": "seconds", "progress": "progress"},
+}
 
 # What a settlement is given. Most batches only complete: three arrays are quicker to send than six. The planner is not
 # to know how long they are: for a long one it would rather read the whole table than go through its primary key.
@@ -173,15 +180,9 @@ class PostgresStore(SqlStore):
         return list(values)
 
     def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
-        if rows and isinstance(rows[0], Lease):
-            return self.statement(
-                name,
-                alone=alone,
-                ids=[lease.id for lease in rows if isinstance(lease, Lease)],
-                tokens=[lease.token for lease in rows if isinstance(lease, Lease)],
-                seconds=[lease.seconds for lease in rows if isinstance(lease, Lease)],
-                progress=[lease.progress for lease in rows if isinstance(lease, Lease)],
-            )
+        if rows and name in IN_ARRAYS:
+            arrays = {array: [getattr(row, field) for row in rows] for array, field in IN_ARRAYS[name].items()}
+            return self.statement(name, alone=alone, **arrays)
         if len(rows) == 1 and name == "add_jobs":
             return Statement(self.sql["add_job"], msgspec.structs.asdict(rows[0]), alone=alone)
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())

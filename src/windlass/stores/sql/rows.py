@@ -48,12 +48,12 @@ def as_uuid(value: Any) -> UUID:
 def _of_postgres(row: Row) -> Job:
     if type(row[0]) is not UUID:
         row = [as_uuid(row[0]), *row[1:20], row[20] and as_uuid(row[20]), *row[21:]]
-    return Job(*row[:COLUMNS])  # a claim has one more
+    return Job(*row[:COLUMNS])  # a claim and a rescue have one more
 
 
 def _of_sqlite(row: Row) -> Job:
     root = row[20] and quick_uuid(row[20])
-    fields = [quick_uuid(row[0]), *row[1:20], root, *row[21:27], bool(row[27]), *row[28:]]
+    fields = [quick_uuid(row[0]), *row[1:20], root, *row[21:27], bool(row[27]), *row[28:COLUMNS]]
     return Job(*fields)
 
 

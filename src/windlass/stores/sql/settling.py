@@ -1,4 +1,4 @@
-"""Ending attempts in SQL, and prolonging them."""
+"""Ending attempts in SQL, beginning and prolonging them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from ...lifecycle import CANCELLED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
-from ..store import HandedOver, Lease, Refusal, Renewal, may_be_handed_over
+from ..store import HandedOver, Lease, Note, Refusal, Renewal, may_be_handed_over
 from .entangling import Entangling
 from .places import Place, reason
 
-S = TypeVar("S", Settlement, Lease)
+S = TypeVar("S", Settlement, Lease, Note)
 
 
 class Settling(Entangling):
-    """Part of a store: `settle` and `renew`."""
+    """Part of a store: `settle`, `begin`, `renew` and `note`."""
 
     def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
         raise NotImplementedError
@@ -76,6 +76,23 @@ class Settling(Entangling):
             return HandedOver(refusals)
         rows = yield self.statement("take", id=settlement.continues.id, token=token, worker=worker)
         return HandedOver([], self.rows.job(rows[0]) if rows else None)
+
+    def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        refusals: list[Refusal] = []
+        for batch in _rounds(leases):
+            rows = yield self.many("begin", batch, alone=True)
+            begun = {self.rows.to_uuid(row[0]) for row in rows}
+            left = [lease for lease in batch if lease.id not in begun]
+            places = (yield from self.whereabouts([lease.id for lease in left], alone=True)) if left else {}
+            for lease in left:
+                place = places.get(lease.id)
+                locked = place is not None and place.token == lease.token and place.state not in FINISHED
+                refusals.append(Refusal(lease.id, "locked" if locked else reason(place), lease.token))
+        return refusals
+
+    def note(self, notes: Sequence[Note]) -> Operation[None]:
+        for batch in _rounds(notes):
+            yield self.many("note", batch, alone=True)
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         renewals: dict[tuple[UUID, UUID], Renewal] = {}

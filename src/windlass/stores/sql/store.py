@@ -28,7 +28,7 @@ from .graph import GraphReading
 from .places import Place
 from .presence import Presence
 from .query import Library, Query, migrations
-from .rows import COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
+from .rows import COLUMNS, COMMON, FINISHED_ONLY, LAST, LIVE_ONLY, RowReader
 from .schedules import SCHEDULE_COLUMNS, Schedules
 from .settling import Settling
 
@@ -143,6 +143,7 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
             "policies": msgspec.json.encode(policies).decode(),
             "max_bytes": request.max_bytes,
             "prefetch": request.prefetch,
+            "begun": request.begun,
             **START,
         }
         if request.after is not None:
@@ -198,7 +199,10 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
 
     def _decide(self, row: Row, token: UUID, over: float) -> Settlement:
         id = self.rows.to_uuid(row[0])
-        return decide_any_rescue(id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=over)
+        return decide_any_rescue(
+            id, token, lambda: self.rows.job(row), random=random.random, stagger_seconds=over,
+            begun=row[COLUMNS] in (None, True),
+        )  # fmt: skip
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         rows = yield self.statement("find_too_late", alone=True, limit=limit)

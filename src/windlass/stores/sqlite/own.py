@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...errors import SchemaMismatch, StoreUnavailable
-from ...operation import Begin, Commit, Rows, Statement, Step
+from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from ...operation import Begin, Commit, Rows, Statement, Step, Unwilling
 from .link import SqliteLink
 
 BUSY_SECONDS = 10.0
@@ -61,8 +61,8 @@ def mapped(path: str) -> Iterator[None]:
             ) from error
         if "no such table" in text or "no such column" in text:
             raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
-        raise StoreUnavailable(f"{path}: {text}") from error
-    except sqlite3.DatabaseError as error:
-        if type(error) is not sqlite3.DatabaseError:
-            raise  # a mistake of ours, not the file's
-        raise StoreUnavailable(f"{path}: {error}") from error
+        raise Unwilling(f"{path}: {text}") from error
+    except (sqlite3.DataError, sqlite3.IntegrityError) as error:
+        raise InvalidInput(f"SQLite cannot store this: {error}") from error
+    except sqlite3.Error as error:
+        raise Unwilling(f"{path}: {error}") from error

@@ -24,7 +24,9 @@ WITH claimed AS (
                 :policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'details')::jsonb, '{}')
                 || j.policy::jsonb) - 'partial')::text
             ELSE j.policy END,
-        unique_held = j.unique_held AND j.unique_until <> 'claimed'
+        unique_held = j.unique_held AND j.unique_until <> 'claimed',
+        begun = nullif(:begun::boolean OR coalesce(j.attempt + 1 < nullif(coalesce(j.max_attempts,
+            (coalesce(:policies::jsonb -> j.type, :policies::jsonb -> '') ->> 'max_attempts')::integer), 0), true), true)
     WHERE j.ctid = ANY(ARRAY(
         SELECT measured.ctid FROM (
             SELECT due.ctid, due.bytes,
@@ -47,10 +49,11 @@ WITH claimed AS (
         ) AS measured
         WHERE measured.total <= :max_bytes::bigint OR measured.total = measured.bytes
     ))
-    RETURNING {live_columns}, (j.attempt >= nullif(j.max_attempts, 0)) AS last
+    RETURNING {live_columns}, (:begun::boolean AND j.attempt >= nullif(j.max_attempts, 0)) AS last
 )
 SELECT * FROM claimed
--- A lost claim is a job still pending, so it need not wait for the disk; a last attempt is never to be lost.
+-- A lost claim is a job still pending, so it need not wait for the disk; a last attempt that has begun is never to be
+-- lost.
 WHERE (SELECT CASE WHEN bool_or(last) THEN '' ELSE set_config('synchronous_commit', 'off', true) END FROM claimed)
     IS NOT NULL
 ORDER BY rank, run_at, id

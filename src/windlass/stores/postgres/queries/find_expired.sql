@@ -1,5 +1,5 @@
 -- A job that is being settled at this moment is locked, and left alone.
-SELECT {live_columns} FROM {jobs} AS j
+SELECT {live_columns}, {alias}begun FROM {jobs} AS j
 WHERE state = 'running' AND CASE
     WHEN :stale_before::timestamptz IS NULL THEN leased_until < {now}
     ELSE heard_at < :stale_before::timestamptz END

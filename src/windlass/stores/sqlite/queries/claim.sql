@@ -15,7 +15,8 @@ UPDATE {jobs} AS j SET
             json_remove(coalesce({policy} '$.details'), '{}'), iif(json_type(policy, '$.backoff') IS NULL, '$.none', '$.backoff')),
             policy), '$.partial')
         ELSE policy END,
-    unique_held = unique_held AND unique_until <> 'claimed'
+    unique_held = unique_held AND unique_until <> 'claimed',
+    begun = nullif(:begun OR coalesce(attempt + 1 < nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0), 1), 1)
 WHERE rowid IN (
     SELECT place FROM (
         SELECT place, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total

@@ -1,0 +1,2 @@
+UPDATE {jobs} SET begun = 1 WHERE id = :id AND token = :token
+RETURNING id

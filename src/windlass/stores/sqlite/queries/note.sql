@@ -1,0 +1,1 @@
+UPDATE {jobs} SET progress = :progress WHERE id = :id AND token = :token

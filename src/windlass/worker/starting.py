@@ -1,0 +1,170 @@
+"""What an attempt needs before its handler is called, where that is more than nothing.
+
+The outputs of what a job has waited for are read when the job is about to start, and bounded: a claim takes many jobs,
+and each may have waited for many.
+
+A job's last attempt is marked in the store right before its handler is called: if the process ends before that, the
+attempt does not count, and the worker that rescues the job gives it back. Last attempts begin one after the other, each
+when the handler before it has made its first step. If they were marked together and the first one ended the process,
+the others would be failed though they never ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias, TypeVar
+
+from ..app import Windlass
+from ..attempt import Attempt, Stop
+from ..job import Job
+from ..logs import Log, job_fields
+from ..operation import Operation
+from ..outcome import Settlement
+from ..stores.store import Lease
+
+log = Log("windlass.worker")
+
+MOST_BYTES = 64 * 1024 * 1024  # of blockers' outputs that running attempts hold; one attempt may always have its own
+FIRST_DELAY, LONGEST_DELAY = 0.05, 5.0  # seconds between tries while the store does not answer
+STEP_SECONDS = 0.002  # for the first step of a handler in a thread
+LONGEST_STEP = 0.05  # before the next one begins although this handler, behind some middleware, has not
+LOCKED_SECONDS = 0.1  # between looks at a row that another transaction holds
+
+Execute: TypeAlias = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement | None]]
+T = TypeVar("T")
+
+
+class Starting:
+    def __init__(self, app: Windlass, execute: Execute) -> None:
+        self.app, self._execute = app, execute
+        self._turn = asyncio.Lock()  # to begin a last attempt
+        self._reading = asyncio.Lock()  # what others have returned
+        self._bytes = 0
+        self._fewer_bytes = asyncio.Event()
+
+    def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Awaitable[Settlement | None]:
+        """As the executor does, once all is ready."""
+        if attempt.job.blockers_left is None and not _is_last(attempt.job):
+            return self._execute(attempt, slot, began)
+        return self._prepare(attempt, slot, began)
+
+    async def _prepare(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+        size = 0
+        try:
+            if attempt.job.blockers_left is not None:
+                size = await self._read_blockers(attempt)
+            if _is_last(attempt.job):
+                return await self._begin(attempt, slot, began)
+            return await self._execute(attempt, slot, began)
+        finally:
+            attempt.had(())
+            self._bytes -= size
+            self._fewer_bytes.set()
+
+    # What it has waited for
+
+    async def _read_blockers(self, attempt: Attempt) -> int:
+        """Their outputs, and how many bytes those are: as soon as others hold few enough."""
+        async with self._reading:
+            while self._bytes >= MOST_BYTES and attempt.stop is None:
+                self._fewer_bytes.clear()
+                await self._unless_stopped(attempt, self._fewer_bytes.wait())
+            id = attempt.job.id
+            found = await self._insist(attempt, lambda: self.app.store.blockers([id]))
+            if found is None:
+                return 0
+            attempt.had(found.get(id, ()))
+            size = sum(len(blocker.output or "") for blocker in attempt.waited_for)
+            self._bytes += size
+            return size
+
+    # A last attempt
+
+    async def _begin(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+        lease = Lease(attempt.job.id, attempt.token, 0)
+        while True:
+            turn = _Turn(self._turn)
+            task = self.app.tasks.get(attempt.job.type)
+            if task is None or task.isolation != "process":  # a child process takes no other job with it
+                await turn.take()
+            try:
+                refusals = await self._insist(attempt, lambda: self.app.store.begin([lease]))
+                if not refusals or refusals[0].reason != "locked":
+                    if refusals:
+                        attempt.interrupt(Stop.LEASE_LOST, refusals[0].reason)
+                    turn.end_after(LONGEST_STEP)
+                    attempt.entering = turn.entering
+                    return await self._execute(attempt, slot, began)
+            finally:
+                attempt.entering = None
+                turn.end()
+            await self._unless_stopped(attempt, asyncio.sleep(LOCKED_SECONDS))
+
+    # Waiting
+
+    async def _insist(self, attempt: Attempt, make: Callable[[], Operation[T]]) -> T | None:
+        """Until the store has answered, however often it cannot; None where the attempt is to end before that."""
+        delay = FIRST_DELAY
+        while attempt.stop is None:
+            try:
+                return await self.app.arun_for_worker(make)
+            except Exception as error:
+                log.warning(
+                    "job %s waits for the store before it starts: %s", attempt.job.id, error,
+                    extra=job_fields(attempt.job),
+                )  # fmt: skip
+            await self._unless_stopped(attempt, asyncio.sleep(delay))
+            delay = min(2 * delay, LONGEST_DELAY)
+        return None
+
+    async def _unless_stopped(self, attempt: Attempt, waiting: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(waiting)
+        attempt.interrupter = lambda: _cancel(task)
+        try:
+            if attempt.stop is None:
+                await asyncio.wait([task])
+        finally:
+            attempt.interrupter = None
+            task.cancel()
+
+
+class _Turn:
+    """The turn of one attempt to begin: it ends once."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock, self._loop = lock, asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._taken = False
+
+    async def take(self) -> None:
+        await self._lock.acquire()
+        self._taken = True
+
+    def end_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self.end)
+
+    def entering(self, in_thread: bool) -> None:
+        """The handler is called now: here, or in a thread, which needs a moment in which nothing else is done."""
+        if in_thread:
+            self._loop.call_soon_threadsafe(self.end_after, STEP_SECONDS)
+        else:
+            self._loop.call_soon(self.end)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._taken:
+            self._taken = False
+            self._lock.release()
+
+
+def _cancel(task: asyncio.Task[object]) -> None:
+    task.cancel()
+
+
+def _is_last(job: Job) -> bool:
+    most = job.max_attempts_raw
+    return bool(most) and job.attempt >= most  # type: ignore[operator]

@@ -1,0 +1,197 @@
+"""A job's last attempt counts when its handler is called: who never ran has not failed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.proxy import Proxy
+from windlass import Attempt, Job, Windlass
+from windlass.operation import Operation
+from windlass.stores.store import ClaimRequest, Lease, Refusal
+
+from .conftest import until
+from .looking import look
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(url: str, started: Path, deadly: int = -1) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.worker.mortal", str(started), str(deadly)]
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | {"WINDLASS_URL": url})
+
+
+@pytest.mark.parametrize("kind", ["in_loop", "in_thread"])
+@pytest.mark.parametrize("deadly", [0, 5])
+def test_of_last_attempts_that_are_claimed_together_none_fails_that_was_not_started(
+    app: Windlass, store_url: str, tmp_path: Path, kind: str, deadly: int
+) -> None:
+    """One of them ends the process at its first step. Those that were started before it may have failed with it."""
+    jobs = [app.enqueue(kind, {"n": n}, max_attempts=1, lease=2) for n in range(12)]
+    assert start(store_url, tmp_path / "first", deadly).wait(60) == 7, "it was to die of one of its jobs"
+    started = {int(line) for line in (tmp_path / "first").read_text().split()}
+    assert deadly in started
+    left = [job for job in (app.get(job.id) for job in jobs) if job is not None and job.state == "running"]
+    assert len(left) >= 12 - deadly, "they were not claimed together: this shows nothing"
+    second = start(store_url, tmp_path / "second")
+    try:
+        deadline = time.monotonic() + 60
+        while app.counts().completed + app.counts().failed < 12 and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        second.terminate()
+        second.wait(30)
+    states = {n: app.get(job.id).state for n, job in enumerate(jobs)}  # type: ignore[union-attr]
+    assert states[deadly] == "failed"
+    assert {n: state for n, state in states.items() if n not in started} == dict.fromkeys(
+        set(range(12)) - started, "completed"
+    )
+    again = {int(line) for line in (tmp_path / "second").read_text().split()}
+    assert not again & started, "a last attempt that had begun was made twice"
+
+
+async def test_a_last_attempt_whose_claim_was_not_answered_is_adopted_when_the_server_is_back(
+    fresh_postgres_url: str,
+) -> None:
+    """The server has claimed, the answer is lost, and nobody can connect for three seconds."""
+    parts = urlsplit(fresh_postgres_url)
+    direct = Windlass(fresh_postgres_url)
+    await direct.amigrate()
+    with Proxy(str(parts.hostname), int(parts.port or 5432)) as proxy:
+        app = Windlass(proxy.before(fresh_postgres_url))
+        ran: list[int] = []
+
+        @app.task(max_attempts=1, lease="4s")
+        async def once(n: int) -> int:
+            ran.append(n)
+            return n
+
+        claim = app.store.claim
+
+        def losing(request: ClaimRequest) -> Operation[list[Job]]:
+            jobs = yield from claim(request)
+            if jobs and not proxy.refusing:
+                proxy.refusing = True
+                proxy.cut()
+                yield from app.store.now()  # which never comes back
+            return jobs
+
+        app.store.claim = losing  # type: ignore[method-assign]
+        worker = app.worker(concurrency=5, poll_interval="200ms", rescue_interval="500ms")
+        running = asyncio.create_task(worker.run())
+        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        jobs = await direct.aenqueue_many([once.call(n) for n in range(3)])
+        await until(lambda: proxy.refusing)
+        await asyncio.sleep(3)
+        app.store.claim = claim  # type: ignore[method-assign]
+        proxy.refusing = False
+        await until(lambda: worker.completed == 3, 60)
+        worker.stop()
+        await running
+        assert sorted(ran) == [0, 1, 2]
+        found = [await look(direct, job) for job in jobs]
+        assert [(job.state, job.attempt) for job in found] == [("completed", 1)] * 3
+        await app.aclose()
+    await direct.aclose()
+
+
+async def test_a_claim_that_is_cut_short_by_the_end_of_the_worker_gives_its_jobs_back(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM while the answer takes longer than the pump is waited for."""
+    claiming = asyncio.Event()
+    arun = app.arun_operation
+
+    async def slowly(make: Callable[[], Operation[Any]]) -> Any:
+        answer = await arun(make)
+        if isinstance(answer, list) and answer and hasattr(answer[0], "attempt") and not claiming.is_set():
+            claiming.set()
+            await asyncio.sleep(60)
+        return answer
+
+    @app.task(max_attempts=1)
+    async def once(n: int) -> int:
+        return n
+
+    jobs = await app.aenqueue_many([once.call(n) for n in range(3)])
+    monkeypatch.setattr(app, "arun_operation", slowly)
+    worker = app.worker(concurrency=5, grace="5s")
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(claiming.wait(), 20)
+    worker.stop()
+    assert await asyncio.wait_for(running, 40) == 0
+    found = [await look(app, job) for job in jobs]
+    assert [(job.state, job.attempt) for job in found] == [("pending", 0)] * 3
+
+
+async def test_a_last_attempt_that_has_begun_counts_when_its_worker_is_gone(app: Windlass) -> None:
+    entered = asyncio.Event()
+
+    @app.task(max_attempts=1, lease="1s")
+    async def once() -> None:
+        entered.set()
+        await asyncio.sleep(60)
+
+    job = await once.aenqueue()
+    worker = app.worker(concurrency=1, rescue_interval="60s", grace="0s")
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(entered.wait(), 20)
+    worker.leases._due.clear()  # as if the process were gone
+    deadline = time.monotonic() + 30
+    while not (rescued := await app.arun_operation(lambda: app.rescue_some(10))):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+    assert [one.state for one in rescued] == ["failed"]
+    worker.stop()
+    await running
+    assert (await look(app, job)).state == "failed"
+
+
+async def test_a_claim_of_your_own_loop_counts_at_once(app: Windlass) -> None:
+    @app.task(max_attempts=1)
+    async def once() -> None: ...
+
+    job = await once.aenqueue()
+    (attempt,) = await app.aclaim(lease="1s")
+    assert isinstance(attempt, Attempt)
+    await asyncio.sleep(1.1)
+    rescued = await app.arun_operation(lambda: app.rescue_some(10))
+    assert [one.state for one in rescued] == ["failed"]
+    assert (await look(app, job)).state == "failed"
+
+
+async def test_a_last_attempt_that_another_transaction_holds_waits_alone(fresh_postgres_url: str) -> None:
+    app = Windlass(fresh_postgres_url)
+    await app.amigrate()
+    claimed = asyncio.Event()
+    begin = app.store.begin
+
+    @app.task(max_attempts=1)
+    async def once(n: int) -> int:
+        return n
+
+    jobs = await app.aenqueue_many([once.call(n) for n in range(5)])
+    with psycopg.connect(fresh_postgres_url) as other:
+
+        def locking(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+            if not claimed.is_set():
+                claimed.set()
+                other.execute("SELECT FROM windlass_jobs WHERE id = %s FOR UPDATE", [jobs[0].id])
+            return begin(leases)
+
+        app.store.begin = locking  # type: ignore[method-assign]
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: worker.completed == 4)
+            other.rollback()
+            await until(lambda: worker.completed == 5)
+    await app.aclose()
