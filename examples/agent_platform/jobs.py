@@ -23,9 +23,9 @@ class JobsClient:
         run_at: datetime | None = None,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job:
-        """Due now, or at `run_at`. Where a job with this dedupe key is still pending, that one is the answer; the first
-        claim frees the key for good. In a block of `attempt.transaction()` it joins it."""
+        """Due now, or at `run_at`. Where a job with this dedupe key, of whatever kind, is still pending, that one is the
+        answer; the first claim frees the key for good. In a block of `attempt.transaction()` it joins it."""
         if kind not in self.app.tasks:
             raise UnknownTask(f"there is no kind {kind!r}; there are: {', '.join(self.app.task_names)}")
-        unique = None if dedupe_key is None else Unique(dedupe_key, until="claimed")
+        unique = None if dedupe_key is None else Unique(dedupe_key, until="claimed", scope="app")
         return self.app.enqueue(kind, payload, unique=unique, run_at=run_at, max_attempts=max_attempts)

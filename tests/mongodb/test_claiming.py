@@ -110,11 +110,12 @@ def test_a_claim_is_no_larger_than_an_answer_can_be(store: MongoStore) -> None:
 
 def test_order_and_cursor(store: MongoStore) -> None:
     now = datetime.now(UTC)
-    late = new(run_at=now - timedelta(seconds=1))
-    early = new(run_at=now - timedelta(seconds=2))
+    late = new(run_at=now + timedelta(seconds=1200))
+    early = new(run_at=now + timedelta(seconds=600))
     urgent = new(rank=-1)
-    future = new(delay_seconds=60.0)
+    future = new(delay_seconds=7200.0)
     enqueue(store, late, early, urgent, future)
+    store.clock.move(timedelta(hours=1))
     (first,) = claim(store, limit=1)
     assert first.id == urgent.id
     (second,) = claim(store, limit=1, after=Position(-first.priority, first.run_at, first.id))

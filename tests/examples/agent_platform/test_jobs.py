@@ -150,9 +150,10 @@ async def test_002_3_without_hints_it_takes_five_seconds(
 def test_002_4_one_claim(replicas: Replicas) -> None:
     """002.4: what is due first comes first; claimed, it is running, with its worker's name and one attempt more."""
     now = datetime.now(UTC)
-    due = {minutes: replicas.turn(f"{minutes}", run_at=now - timedelta(minutes=minutes)) for minutes in (1, 3, 2)}
+    due = {minutes: replicas.turn(f"{minutes}", run_at=now + timedelta(minutes=minutes)) for minutes in (2, 1, 3)}
     future = replicas.turn("future", run_at=now + timedelta(hours=1))
-    assert [claim(replicas, f"replica {minutes}") for minutes in (3, 2, 1)] == [due[3], due[2], due[1]]
+    replicas.pass_time(minutes=10)
+    assert [claim(replicas, f"replica {minutes}") for minutes in (1, 2, 3)] == [due[1], due[2], due[3]]
     assert claim(replicas) is None
     for minutes, job in due.items():
         held = job.refresh()
