@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from ..app import Windlass
@@ -149,7 +150,8 @@ class _Turn:
     def entering(self, in_thread: bool) -> None:
         """The handler is called now: here, or in a thread, which needs a moment in which nothing else is done."""
         if in_thread:
-            self._loop.call_soon_threadsafe(self.end_after, STEP_SECONDS)
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+                self._loop.call_soon_threadsafe(self.end_after, STEP_SECONDS)
         else:
             self._loop.call_soon(self.end)
 
