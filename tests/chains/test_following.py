@@ -153,7 +153,7 @@ async def test_a_worker_that_stops_lets_it_go(app: Windlass, step: Task[[int], A
 async def test_the_answer_is_lost_and_the_job_is_not(
     app: Windlass, step: Task[[int], Any], ran: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arun, lost = app.arun_operation, []
+    arun, lost = app.arun_for_worker, []
 
     async def forgetful(make: Any) -> Any:
         answer = await arun(make)
@@ -162,7 +162,7 @@ async def test_the_answer_is_lost_and_the_job_is_not(
             raise StoreUnavailable("the line was cut")
         return answer
 
-    monkeypatch.setattr(app, "arun_operation", forgetful)
+    monkeypatch.setattr(app, "arun_for_worker", forgetful)
     job = await step.aenqueue(STEPS)
     await app.arun_worker(until_idle=True, concurrency=5)
     assert await job.aresult() == "end"

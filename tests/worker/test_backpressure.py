@@ -27,14 +27,14 @@ class Slow:
         self.app, self.store, self.worker, self.seconds = app, app.store, worker, seconds
         self.most_waiting = self.most_bytes = self.batches = 0
 
-    async def arun_operation(self, make: Callable[[], Operation[Any]]) -> Any:
+    async def arun_for_worker(self, make: Callable[[], Operation[Any]]) -> Any:
         self.batches += 1
         while self.seconds and not self.worker.settler.full and not self.is_over():  # noqa: ASYNC110, nobody tells
             await asyncio.sleep(0.01)
         for _ in range(10):
             await asyncio.sleep(self.seconds / 10)
             self.look()
-        return await self.app.arun_operation(make)
+        return await self.app.arun_for_worker(make)
 
     def is_over(self) -> bool:
         worker, pump = self.worker, self.worker.pump
