@@ -23,7 +23,7 @@ class JobsClient:
         run_at: datetime | None = None,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job:
-        """Due now, or at `run_at`. Where a job with this dedupe key, of whatever kind, is still pending, that one is the
+        """Due now, or at `run_at`. Where a job with this dedupe key, of whatever kind, is still pending, it is the
         answer; the first claim frees the key for good. In a block of `attempt.transaction()` it joins it."""
         if kind not in self.app.tasks:
             raise UnknownTask(f"there is no kind {kind!r}; there are: {', '.join(self.app.task_names)}")
