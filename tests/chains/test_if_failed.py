@@ -38,7 +38,7 @@ def test_cancel_ends_the_job_and_says_why(app: Windlass) -> None:
         assert str(blocker.id) in now.error
         assert str(blocker.id) in app.explain(one.id)
     with pytest.raises(JobCancelled, match="which it waited for"):
-        job.result(timeout=5)
+        job.result(timeout=60)
 
 
 def test_run_gives_none_for_what_failed(app: Windlass) -> None:
@@ -107,7 +107,7 @@ def test_completed_by_hand_the_chain_continues(app: Windlass) -> None:
     assert (second.chain_id, second.tenant, second.state) == (first.id, "acme", "pending")
     assert job.refresh().state == "blocked"
     app.run_worker(until_idle=True)
-    assert (first.result(timeout=5), job.refresh().output) == (9, [9])
+    assert (first.result(timeout=60), job.refresh().output) == (9, [9])
 
 
 def test_a_worker_loses_the_job_whose_chain_someone_continues(app: Windlass) -> None:
@@ -118,7 +118,7 @@ def test_a_worker_loses_the_job_whose_chain_someone_continues(app: Windlass) -> 
     with pytest.raises(Exception, match="finished"):
         attempt.complete(5)
     app.run_worker(until_idle=True)
-    assert first.result(timeout=5) == 9
+    assert first.result(timeout=60) == 9
 
 
 def test_a_continuation_that_cannot_be_leaves_the_job_as_it_was(app: Windlass) -> None:
