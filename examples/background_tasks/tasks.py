@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windlass import Job, Windlass
+from windlass import Job, Unique, Windlass
 
 QUEUE = "tasks"
 
@@ -29,7 +29,8 @@ class TaskRepository:
         keep = 0 if options.get("max_attempts") is None else "7d"
         # No backoff of the job's own: the processor says when a failed task is due again, and what a dead processor
         # held is due as soon as it is found.
-        defaults = {"queue": QUEUE, "unique": name, "max_attempts": None, "backoff": 0, "keep": keep}
+        unique = None if name is None else Unique(name, scope="app")
+        defaults = {"queue": QUEUE, "unique": unique, "max_attempts": None, "backoff": 0, "keep": keep}
         return self.app.enqueue(type, body, **(defaults | options))
 
     def find(self, name: str) -> Job | None:

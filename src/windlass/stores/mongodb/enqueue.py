@@ -32,7 +32,7 @@ from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up
 from .failures import Duplicate
 
 WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
-RECORD = ("tenant", "scope", "key")  # the id of a key's record
+RECORD = ("tenant", "scope", "key")  # what the id of a key's record says
 HELD_KEY = ("tenant", "unique_scope", "unique_key", "unique_held")
 TRIES = 10  # for a key whose holder vanishes whenever we look
 
@@ -247,7 +247,9 @@ def key_of(new: NewJob) -> Key:
 
 
 def record_id(*key: str) -> Document:
-    return dict(zip(RECORD, key, strict=True))
+    """The scope comes last: keys are looked for without it, too."""
+    tenant, scope, text = key
+    return {"tenant": tenant, "key": text, "scope": scope}
 
 
 def held(tenant: str, scope: str, keys: Iterable[str]) -> Document:

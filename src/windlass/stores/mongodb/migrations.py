@@ -69,7 +69,7 @@ def up(*fields: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, 1) for name in fields)
 
 
-SCOPED = {"tenant": "$_id.tenant", "scope": "$type", "key": "$_id.key"}
+SCOPED = {"tenant": "$_id.tenant", "key": "$_id.key", "scope": "$type"}
 WITHOUT_SCOPE = {"_id.scope": {"$exists": False}}
 
 MIGRATIONS = (
