@@ -51,7 +51,8 @@ class Pipeline:
         """Take an order, once for its number, in the caller's transaction if there is one. `await job.aresult()` is
         its `Outcome`."""
         once = Unique(f"order {order.number}", until="forever")
-        return await self.place.using(unique=once, tenant=order.customer, connection=connection).aenqueue(order)
+        place = self.place.using(unique=once, tenant=order.customer)
+        return await (place if connection is None else place.using(connection=connection)).aenqueue(order)
 
     async def approvals(self) -> list[Job]:
         """The large orders that somebody has to look at."""

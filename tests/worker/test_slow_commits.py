@@ -218,3 +218,37 @@ async def test_a_worker_goes_on_meanwhile_and_soon_takes_what_waited(app: Windla
             assert "next" not in ran
             await asyncio.to_thread(own.commit)
             await until(lambda: "next" in ran, SOON)
+
+
+async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> None:
+    """Two jobs that a third waits for: one ends in the slow transaction, the other in a worker."""
+
+    @app.task(queue="apart")
+    async def by_hand() -> None: ...
+
+    @app.task(queue="worked")
+    async def other() -> str:
+        return "other"
+
+    @app.task(queue="worked")
+    async def last() -> str:
+        return "last"
+
+    @app.task(queue="worked")
+    async def plain(number: int) -> int:
+        return number
+
+    held, beside = await by_hand.aenqueue(), await other.using(delay="1d").aenqueue()
+    waiting = await last.using(after=[held, beside]).aenqueue()
+    (attempt,) = await app.aclaim(1, queues=["apart"])
+    with slow(app) as own:
+        await asyncio.to_thread(lambda: attempt.complete("by hand", connection=own.connection))
+        async with app.worker(["worked"]):
+            await beside.arun_now()
+            await asyncio.sleep(1.0)  # its outcome waits by now for the row, or document, of the third
+            jobs = [await plain.aenqueue(number) for number in range(20)]
+            assert await asyncio.wait_for(app.aresults(jobs), 40.0) == list(range(20))
+            assert (await waiting.arefresh()).state == "blocked"
+            await asyncio.to_thread(own.commit)
+            assert await asyncio.wait_for(waiting.aresult(), 60.0) == "last"
+    assert (await beside.arefresh()).state == "completed"

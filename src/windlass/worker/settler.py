@@ -23,7 +23,7 @@ from ..attempt import Attempt
 from ..errors import WindlassError
 from ..job import Job, NewJob
 from ..logs import Log
-from ..operation import Unwilling
+from ..operation import Transient, Unwilling
 from ..outcome import Settlement
 from ..stores.store import Refusal, may_be_handed_over
 from .refused import is_refused_for_its_content, settle_instead
@@ -150,8 +150,11 @@ class Settler:
         if token is not None:
             await self._find_again(token, began)
 
-    async def _write_all(self, batch: list[Ended], instead: Iterator[Settlement] | None = None) -> None:
-        """`instead`: what is written of the one in this batch if it is refused for its content once more."""
+    async def _write_all(
+        self, batch: list[Ended], instead: Iterator[Settlement] | None = None, *, apart: bool = False
+    ) -> None:
+        """`instead`: what is written of the one in this batch if it is refused for its content once more. `apart`: it
+        holds up no other."""
         delay, tries = 0.1, 0
         while True:
             try:
@@ -170,8 +173,8 @@ class Settler:
                         continue
                 tries += 1
                 log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
-                may_be_one_of_them = isinstance(error, Unwilling) or not isinstance(error, WindlassError)
-            if may_be_one_of_them and len(batch) > 1 and tries >= TRIES_TOGETHER:
+                may_be_one_of_them = isinstance(error, Unwilling | Transient) or not isinstance(error, WindlassError)
+            if may_be_one_of_them and not apart and tries >= TRIES_TOGETHER:
                 batch = await self._write_apart(batch)
                 if not batch:
                     return
@@ -189,6 +192,9 @@ class Settler:
     async def _write_apart(self, batch: list[Ended]) -> list[Ended]:
         """One by one, in any order: what is left, where the store takes none of them. Where it takes some, those that
         it does not take go on waiting apart, so that they hold up nobody."""
+        if len(batch) == 1:
+            self._set_apart(batch[0])
+            return []
         order = random.sample(batch, len(batch))
         failed: list[Ended] = []
         for index, one in enumerate(order):
@@ -202,10 +208,13 @@ class Settler:
         if len(failed) == len(batch):
             return batch
         for one in failed:
-            task = asyncio.create_task(self._write_all([one]), name="windlass settlement")
-            self._apart[task] = one
-            task.add_done_callback(self._written_apart)
+            self._set_apart(one)
         return []
+
+    def _set_apart(self, one: Ended) -> None:
+        task = asyncio.create_task(self._write_all([one], apart=True), name="windlass settlement")
+        self._apart[task] = one
+        task.add_done_callback(self._written_apart)
 
     def _written_apart(self, task: asyncio.Task[None]) -> None:
         ended = self._apart.pop(task)

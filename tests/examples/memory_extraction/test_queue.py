@@ -66,9 +66,10 @@ async def enqueue_at(memory: MemoryExtraction, run_at: datetime) -> Job:
 
 async def test_000_3_a_batch_is_what_is_due_by_next_run_then_by_creation(memory: MemoryExtraction) -> None:
     """000.3: the future is left alone, and so is what came due after the moment that the caller names."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    minutes = [3, 9, 3, -60, 6]  # ago; the fourth is for later
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    minutes = [3, 9, 3, -60, 6]  # before that hour; the fourth is for later
     jobs = [await enqueue_at(memory, now - timedelta(minutes=ago)) for ago in minutes]
+    memory.app.store.clock.offset += timedelta(hours=1)
 
     early = await claim_batch(memory.app, now - timedelta(minutes=5))
     assert [claim.job for claim in early] == [jobs[1], jobs[4]]

@@ -31,20 +31,27 @@ class Leases(Settlements):
     def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
         if not leases:
             return []
-        writes = [UpdateOne(fence_of(lease), {"$set": {"begun": True}}, hint="_id_") for lease in leases]
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
-        if result.matched_count == len(leases):
+        counts, locked = yield from by_halves(leases, self._begin)
+        if sum(counts) == len(leases):
             return []
         ids = list({lease.id for lease in leases})
         rows = yield self.find_jobs({"_id": {"$in": ids}}, {"token": 1, "state": 1}, size=len(ids))
         documents = {row["_id"]: row for row in rows}
-        reasons = [(lease, why_lost(lease, documents.get(lease.id))) for lease in leases]
-        return [Refusal(lease.id, reason, lease.token) for lease, reason in reasons if reason is not None]
+        reasons = [(lease, why_lost(lease, documents.get(lease.id))) for lease in leases if lease not in locked]
+        refused = [Refusal(lease.id, "locked", lease.token) for lease in locked]
+        return refused + [Refusal(lease.id, reason, lease.token) for lease, reason in reasons if reason is not None]
+
+    def _begin(self, leases: Sequence[Lease]) -> Operation[int]:
+        writes = [UpdateOne(fence_of(lease), {"$set": {"begun": True}}, hint="_id_") for lease in leases]
+        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        return int(result.matched_count)
 
     def note(self, notes: Sequence[Note]) -> Operation[None]:
-        if notes:
-            writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
-            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        yield from by_halves(notes, self._note)  # what is locked is said again
+
+    def _note(self, notes: Sequence[Note]) -> Operation[None]:
+        writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
+        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:

@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -38,6 +39,8 @@ SETTINGS: dict[str, Any] = {
 }
 # What the server is to do with a statement that we have given up. The URL's own settings win.
 GIVEN_UP = "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s"
+# What a worker writes for many jobs waits no longer for a lock of one of them: the others are written without it.
+NOT_HELD_UP = "-c lock_timeout=2s"
 # A plan that was made and kept while the queue was empty would read the whole table when it is full.
 OURS = "-c enable_seqscan=off -c default_transaction_isolation=read\\ committed"
 WHO = "SELECT pg_backend_pid() || ' ' || current_setting('default_transaction_isolation')"
@@ -74,10 +77,11 @@ class PostgresConnections:
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, AsyncPool]]
         self._loops = weakref.WeakKeyDictionary()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, purpose: Purpose = Purpose.CALLS) -> dict[str, Any]:
         """What a connection is opened with: the URL's own settings win."""
         given = self.given.get("options") or ""
-        options = f"{GIVEN_UP} {given} {OURS}" if self._takes_options else given
+        waits = f"{GIVEN_UP} {NOT_HELD_UP}" if purpose is Purpose.WORKER else GIVEN_UP
+        options = f"{waits} {given} {OURS}" if self._takes_options else given
         return SETTINGS | self.given | ({"options": options} if options else {})
 
     def _refused_options(self, error: psycopg.OperationalError) -> bool:
@@ -102,14 +106,14 @@ class PostgresConnections:
     def connect_plainly(self) -> OwnConnection:
         return self._connect().connection
 
-    def _connect(self) -> SyncLink:
+    def _connect(self, purpose: Purpose = Purpose.CALLS) -> SyncLink:
         with mapped(self.url):
             try:
-                connection = OwnConnection.connect(autocommit=True, **self.settings())
+                connection = OwnConnection.connect(autocommit=True, **self.settings(purpose))
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                connection = OwnConnection.connect(autocommit=True, **self.settings())
+                connection = OwnConnection.connect(autocommit=True, **self.settings(purpose))
             strict = self._is_strict(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
             return SyncLink(connection, self.answer_seconds, strict)
 
@@ -123,7 +127,7 @@ class PostgresConnections:
     def link(self, purpose: Purpose = Purpose.CALLS) -> Iterator[SyncLink]:
         self._after_fork()
         pool = self._pools.get(purpose) or self._pools.setdefault(
-            purpose, SyncPool(self._places(purpose), self._connect)
+            purpose, SyncPool(self._places(purpose), partial(self._connect, purpose))
         )
         with pool.link() as link:
             yield link
@@ -148,17 +152,17 @@ class PostgresConnections:
             pools = self._loops[loop] = {}
         pool = pools.get(purpose)
         if pool is None:
-            pool = pools[purpose] = AsyncPool(self._places(purpose), self._aconnect)
+            pool = pools[purpose] = AsyncPool(self._places(purpose), partial(self._aconnect, purpose))
         return await pool.run(make)
 
-    async def _aconnect(self) -> AsyncLink:
+    async def _aconnect(self, purpose: Purpose) -> AsyncLink:
         with mapped(self.url):
             try:
-                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings())
+                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings(purpose))
             except psycopg.OperationalError as error:
                 if not self._refused_options(error):
                     raise
-                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings())
+                connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings(purpose))
             row = await (await connection.execute(WHO)).fetchone()
             return AsyncLink(connection, self.answer_seconds, self._is_strict(connection, row and row[0]))
 
