@@ -105,8 +105,9 @@ class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduli
 
     def _add(self, tasks: dict[str, Task[..., Any]]) -> None:
         self.tasks.update(tasks)
-        self.task_names = sorted(self.tasks)
+        # Its policy first: a claim between the two would write the default into the row, for good.
         self.policies = self.policies | {name: task.policy for name, task in tasks.items()}
+        self.task_names = sorted(self.tasks)
 
     # Driving operations
 

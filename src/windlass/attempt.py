@@ -18,7 +18,7 @@ from .duration import Duration
 from .errors import Conflict, LeaseLost, WindlassError
 from .job import Job, LogLine, Notes
 from .lifecycle import COMPLETED
-from .operation import Operation
+from .operation import Operation, Sleep
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
 from .policy import DEFAULT, UNSET, check_connection
 from .stores.store import Blocker, Lease, Note
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 LOG_LINES = 100  # of an attempt that are kept
 LINE_LIMIT = 1000
+RENEW_TRIES, RENEW_PAUSE = 100, 0.05  # of a lease whose row is locked, and seconds between them
 
 
 class Stop(Enum):
@@ -261,7 +262,16 @@ class Attempt:
     def _renew(self) -> Operation[datetime]:
         """Hold the job for another lease from now on; when that ends."""
         self._refuse_in_block("a lease is renewed by the worker, or before the block")
-        (renewal,) = yield from self.app.store.renew([self.renewing()])
+        for _ in range(RENEW_TRIES):
+            (renewal,) = yield from self.app.store.renew([self.renewing()])
+            if not renewal.locked:
+                break
+            yield Sleep(RENEW_PAUSE)  # another transaction has its row: most locks are short
+        else:
+            raise Conflict(
+                f"job {self.job.id}: another transaction holds its row, so its lease still ends at "
+                f"{renewal.expires_at}: call renew() again"
+            )
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
         self.renewed(renewal.expires_at)

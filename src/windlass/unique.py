@@ -44,6 +44,10 @@ class Unique:
             raise InvalidInput(f"the scope of a unique key is 'type' or 'app', not {self.scope!r}")
         if self.on_conflict == "replace" and self.until != "claimed":
             raise InvalidInput("on_conflict='replace' goes with until='claimed': what has begun cannot be rewritten")
+        if self.on_conflict == "replace" and self.scope == "app":
+            raise InvalidInput(
+                "on_conflict='replace' goes with scope='type': the input of one task means nothing to another"
+            )
         if self.window is not None and self.window <= timedelta():
             raise InvalidInput("a unique key's time window is longer than zero")
         if self.max_wait is not None:

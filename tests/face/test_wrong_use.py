@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.face.either import Either
-from windlass import Attempt, Conflict, InvalidInput, UnknownTask, Windlass, WindlassError
+from windlass import Attempt, Conflict, InvalidInput, Unique, UnknownTask, Windlass, WindlassError
 from windlass.cli import main
 
 JOBS = """
@@ -178,3 +178,8 @@ async def test_an_attempt_without_a_job_says_so(app: Windlass) -> None:
     with pytest.raises(WindlassError, match="as a function"):
         await attempt.arenew()
     assert attempt.lease_expires_at is None
+
+
+def test_one_task_cannot_replace_the_input_of_another() -> None:
+    with pytest.raises(InvalidInput, match="scope='type'"):
+        Unique("key", until="claimed", on_conflict="replace", scope="app")

@@ -110,7 +110,7 @@ async def test_a_claim_that_is_cut_short_by_the_end_of_the_worker_gives_its_jobs
 ) -> None:
     """SIGTERM while the answer takes longer than the pump is waited for."""
     claiming = asyncio.Event()
-    arun = app.arun_operation
+    arun = app.arun_for_worker
 
     async def slowly(make: Callable[[], Operation[Any]]) -> Any:
         answer = await arun(make)
@@ -124,7 +124,7 @@ async def test_a_claim_that_is_cut_short_by_the_end_of_the_worker_gives_its_jobs
         return n
 
     jobs = await app.aenqueue_many([once.call(n) for n in range(3)])
-    monkeypatch.setattr(app, "arun_operation", slowly)
+    monkeypatch.setattr(app, "arun_for_worker", slowly)
     worker = app.worker(concurrency=5, grace="5s")
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(claiming.wait(), 20)
@@ -194,4 +194,34 @@ async def test_a_last_attempt_that_another_transaction_holds_waits_alone(fresh_p
             await until(lambda: worker.completed == 4)
             other.rollback()
             await until(lambda: worker.completed == 5)
+    await app.aclose()
+
+
+async def test_a_worker_that_stops_before_its_handler_is_called_gives_the_job_back(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is slow to note the beginning, and the worker has no grace."""
+    app = Windlass(store_url)
+    ran: list[int] = []
+
+    @app.task(max_attempts=1)
+    async def pay() -> None:
+        ran.append(1)
+
+    job, run, asked = await pay.aenqueue(), app.arun_for_worker, asyncio.Event()
+
+    async def late(make: Any) -> Any:
+        if "begin" in make.__code__.co_names:
+            asked.set()
+            await asyncio.sleep(60)
+        return await run(make)
+
+    monkeypatch.setattr(app, "arun_for_worker", late)
+    worker = app.worker(grace=0)
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(asked.wait(), 30)
+    worker.stop()
+    await asyncio.wait_for(running, 30)
+    left = await job.arefresh()
+    assert (ran, left.state, left.attempt) == ([], "pending", 0)
     await app.aclose()

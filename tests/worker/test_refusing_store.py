@@ -137,6 +137,34 @@ async def test_one_row_that_the_server_cannot_write_holds_up_no_other(fresh_post
     await app.aclose()
 
 
+@pytest.mark.parametrize("code", ["XX001", "23514"], ids=["of the server", "of the content"])
+async def test_one_that_comes_alone_and_is_never_taken_holds_up_no_other(fresh_postgres_url: str, code: str) -> None:
+    """It is in a batch of its own, and what is written in its place is refused as well."""
+    app = Windlass(fresh_postgres_url)
+    await app.amigrate()
+
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    with psycopg.connect(fresh_postgres_url, autocommit=True) as connection:
+        bad = await work.aenqueue(7)
+        connection.execute(f"""CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN IF OLD.id = '{bad.id}' THEN RAISE EXCEPTION 'bad' USING ERRCODE = '{code}'; END IF;
+            RETURN OLD; END$$""")
+        connection.execute(
+            "CREATE TRIGGER broken BEFORE DELETE ON windlass_jobs FOR EACH ROW EXECUTE FUNCTION broken()"
+        )
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: hasattr(worker, "settler") and worker.settler.under_way)
+            jobs = await app.aenqueue_many([work.call(n) for n in range(20)])
+            assert await app.aresults(jobs, timeout=60) == list(range(20))
+            connection.execute("DROP TRIGGER broken ON windlass_jobs")
+            await until(lambda: worker.completed + worker.failed == 21, 60)
+    assert (await look(app, bad)).finished
+    await app.aclose()
+
+
 async def test_a_sqlite_file_that_takes_no_writes_for_a_while(fresh_sqlite_url: str) -> None:
     app = Windlass(fresh_sqlite_url)
     await app.amigrate()

@@ -55,6 +55,8 @@ class Served:
             last = jobs[-1]
             self.after = Position(-last.priority, last.run_at, last.id)
         self.held += len(jobs)
+        if jobs:
+            self.resting = False
 
 
 @dataclass

@@ -177,11 +177,10 @@ class Pump:
             after=served.position(),
             begun=False,
         )
-        try:
-            jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
-        except BaseException:  # we may be cancelled, too: it may have been done all the same
-            self._unanswered.append(Unanswered(token, served, began))
-            raise
+        unanswered = Unanswered(token, served, began)
+        self._unanswered.append(unanswered)  # until it is: whatever happens to us meanwhile, it may have been done
+        jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
+        self._unanswered.remove(unanswered)
         served.claimed(jobs, wanted, began, request.after is None)
         attempts = self._hold(jobs, token, began)
         if prefetch:

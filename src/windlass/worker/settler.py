@@ -23,7 +23,6 @@ from ..attempt import Attempt
 from ..errors import WindlassError
 from ..job import Job, NewJob
 from ..logs import Log
-from ..operation import Transient, Unwilling
 from ..outcome import Settlement
 from ..stores.store import Refusal, may_be_handed_over
 from .refused import is_refused_for_its_content, settle_instead
@@ -58,7 +57,7 @@ class Settler:
         self.follow, self.not_following = follow, not_following
         self.waiting: list[Ended] = []
         self.full = False
-        self._writing = 0
+        self._in_hand: list[Ended] = []  # on their way, all at once
         self._apart: dict[asyncio.Task[None], Ended] = {}
         self._bytes = 0
         self._room = asyncio.Event()
@@ -68,7 +67,7 @@ class Settler:
 
     @property
     def under_way(self) -> int:
-        return self._writing + len(self._apart)
+        return len(self._in_hand) + len(self._apart)
 
     def add(self, attempt: Attempt, settlement: Settlement) -> None:
         if not self.waiting:
@@ -103,14 +102,14 @@ class Settler:
             self._something.clear()
             while self.waiting:
                 batch = self._next_batch()
-                self._writing = len(batch)
+                self._in_hand = batch
                 try:
                     await self._write(batch)
                 except BaseException:
-                    self._put_back(batch)
+                    self._put_back(self._in_hand)
                     raise
                 finally:
-                    self._writing = 0
+                    self._in_hand = []
             self._look_whether_all_is_done()
 
     def close(self) -> None:
@@ -171,11 +170,13 @@ class Settler:
                     if (other := next(instead, None)) is not None:
                         batch = [(attempt, other)]
                         continue
+                    if not apart:
+                        self._set_apart(batch[0])
+                        return
                 tries += 1
                 log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
-                may_be_one_of_them = isinstance(error, Unwilling | Transient) or not isinstance(error, WindlassError)
-            if may_be_one_of_them and not apart and tries >= TRIES_TOGETHER:
-                batch = await self._write_apart(batch)
+            if not apart and tries >= TRIES_TOGETHER:
+                batch = await self._write_apart(self._with_others(batch))
                 if not batch:
                     return
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
@@ -189,12 +190,17 @@ class Settler:
         except Exception:  # it is written, and is not to be written again
             log.exception("what follows from %d settlements could not be done", len(batch))
 
+    def _with_others(self, batch: list[Ended]) -> list[Ended]:
+        """One alone does not tell whether it is the store that takes none."""
+        if len(batch) > 1 or not self.waiting:
+            return batch
+        more = self._next_batch()
+        self._in_hand = self._in_hand + more
+        return batch + more
+
     async def _write_apart(self, batch: list[Ended]) -> list[Ended]:
         """One by one, in any order: what is left, where the store takes none of them. Where it takes some, those that
         it does not take go on waiting apart, so that they hold up nobody."""
-        if len(batch) == 1:
-            self._set_apart(batch[0])
-            return []
         order = random.sample(batch, len(batch))
         failed: list[Ended] = []
         for index, one in enumerate(order):
@@ -240,7 +246,10 @@ class Settler:
         finally:
             if settlement.continues is not None:
                 self.not_following(settlement.continues)
-        self.settled([ended], done.refusals, done.job is not None)
+        try:
+            self.settled([ended], done.refusals, done.job is not None)
+        except Exception:  # it is written, and is not to be written again
+            log.exception("what follows from a settlement could not be done")
         if done.job is not None:
             self.handed(done.job, token, began)
         return True

@@ -13,10 +13,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from ..attempt import Attempt, current
+from ..attempt import Attempt, Stop, current
 from ..job import JobError
 from ..logs import Log, job_fields
-from ..outcome import Described, Settlement, decide
+from ..outcome import Described, Settlement, decide, give_back
 from .buffer import Buffer
 from .settler import Settler
 
@@ -81,7 +81,7 @@ class Slots:
                 self.begins(attempt)
                 settlement = await execute(attempt, task, began)
             except BaseException as error:  # the executor's own, or what even it cannot describe
-                settlement = _settle_as_failed(attempt, error)
+                settlement = _settle_unrun(attempt, error)
             attempt.task = None
             buffer.ran(time.perf_counter() - began)
             self.ended(attempt, settlement)
@@ -101,8 +101,13 @@ class Slots:
         return False
 
 
-def _settle_as_failed(attempt: Attempt, error: BaseException) -> Settlement:
+def _settle_unrun(attempt: Attempt, error: BaseException) -> Settlement | None:
+    """The executor settles all that a handler does: this ended before its handler was called, or is a fault of ours."""
     job = attempt.job
+    if attempt.stop is Stop.LEASE_LOST:
+        return None
+    if attempt.stop is Stop.SHUTDOWN:
+        return give_back(job, attempt.token)
     log.error("job %s: its attempt ended in an error of the worker's", job.id, exc_info=error, extra=job_fields(job))
     described = Described(JobError(type(error).__name__, "the worker could not tell how the attempt ended"))
     return decide(job, attempt.token, described, random=random.random)

@@ -23,6 +23,7 @@ from ...errors import Conflict
 from .borrowed import Home
 from .errors import mapped
 from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
+from .pools import place
 
 TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 RESET = "DISCARD ALL"
@@ -36,8 +37,10 @@ class Remembering:
     answer_seconds: float | None = None  # how long the handler's own statements take is the handler's business
     home: Home | None = None
     aborted_by: psycopg.Error | None = None
+    is_read_only = False
 
     def remember(self, error: psycopg.Error) -> None:
+        self.is_read_only = self.is_read_only or isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
         aborted = self.pgconn.transaction_status == TransactionStatus.INERROR
         if aborted and not isinstance(error, psycopg.errors.InFailedSqlTransaction):
             self.aborted_by = error
@@ -110,7 +113,7 @@ class Blocks:
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         self._after_fork()
-        with self._places:
+        with place(self._places):
             connection = self._take()
             try:
                 with connection.transaction():
@@ -122,13 +125,18 @@ class Blocks:
                 self._give_back(connection)
 
     def _take(self) -> BlockConnection:
-        while self._kept:
-            connection = self._kept.pop()
+        while (connection := self._pop()) is not None:
             if usable(connection):
                 return connection
             connection.close()
         with mapped(self.url):
             return self._as_new(BlockConnection.connect(**self.given))
+
+    def _pop(self) -> BlockConnection | None:
+        try:
+            return self._kept.pop()
+        except IndexError:  # another thread was quicker
+            return None
 
     def _as_new(self, connection: BlockConnection) -> BlockConnection:
         connection.home = self.home
@@ -145,7 +153,7 @@ class Blocks:
                 connection.lock.release()
         successor = BlockConnection(session)
         try:
-            if not in_use and self._may_be_kept(successor):
+            if not in_use and not connection.is_read_only and self._may_be_kept(successor):
                 self._as_new(successor).answer_seconds = RESET_SECONDS
                 successor.execute(RESET, prepare=False)
                 successor.answer_seconds = None
@@ -199,7 +207,7 @@ class Blocks:
         successor = AsyncBlockConnection(session)
         kept = False
         try:
-            if not in_use and self._may_be_kept(successor):
+            if not in_use and not connection.is_read_only and self._may_be_kept(successor):
                 (await self._aas_new(successor)).answer_seconds = RESET_SECONDS
                 await successor.execute(RESET, prepare=False)
                 successor.answer_seconds = None

@@ -114,7 +114,11 @@ class PostgresConnections:
                 if not self._refused_options(error):
                     raise
                 connection = OwnConnection.connect(autocommit=True, **self.settings(purpose))
-            strict = self._is_strict(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
+            try:
+                strict = self._is_strict(connection, ask(connection, WHO, seconds=SETTINGS["connect_timeout"]))
+            except BaseException:
+                connection.close()
+                raise
             return SyncLink(connection, self.answer_seconds, strict)
 
     # Sync
@@ -163,8 +167,13 @@ class PostgresConnections:
                 if not self._refused_options(error):
                     raise
                 connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings(purpose))
-            row = await (await connection.execute(WHO)).fetchone()
-            return AsyncLink(connection, self.answer_seconds, self._is_strict(connection, row and row[0]))
+            try:
+                row = await (await connection.execute(WHO)).fetchone()
+                strict = self._is_strict(connection, row and row[0])
+            except BaseException:
+                await connection.close()
+                raise
+            return AsyncLink(connection, self.answer_seconds, strict)
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         with checked(connection, self.answer_seconds):

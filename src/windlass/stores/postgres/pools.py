@@ -16,6 +16,20 @@ from .own import AsyncLink, SyncLink, aend, end, idle, usable
 
 T = TypeVar("T")
 
+WAIT_SECONDS = 0.5
+
+
+@contextmanager
+def place(places: threading.Semaphore) -> Iterator[None]:
+    """One of them, waited for in slices: a handler's thread that is interrupted as it is woken would take the wake-up
+    of the next one with it, and one that waits without end cannot be interrupted."""
+    while not places.acquire(timeout=WAIT_SECONDS):
+        pass
+    try:
+        yield
+    finally:
+        places.release()
+
 
 class SyncPool:
     def __init__(self, size: int, connect: Callable[[], SyncLink]) -> None:
@@ -25,7 +39,7 @@ class SyncPool:
 
     @contextmanager
     def link(self) -> Iterator[SyncLink]:
-        with self._places:
+        with place(self._places):
             link = next((one for one in iter(self._pop, None) if usable(one.connection)), None)
             link = link or self.connect()
             try:
