@@ -118,7 +118,7 @@ def test_the_app_that_a_module_names(folder: Path) -> None:
 
 def test_the_app_that_is_named_goes_before_the_environment(folder: Path) -> None:
     elsewhere = {"WINDLASS_URL": "sqlite:////nowhere/at/all.db"}
-    done = CliRunner(env=elsewhere).invoke(main, ["enqueue", "my_jobs:app", "task", '{"n": 1}'])
+    done = CliRunner(env=elsewhere).invoke(main, ["enqueue", "--unknown", "my_jobs:app", "task", '{"n": 1}'])
     assert done.exit_code == 0, done.output
     app = Windlass(f"sqlite:///{folder / 'jobs.db'}", prefix="my_", auto_migrate=False)
     assert [job.input for job in app.list()] == [{"n": 1}]

@@ -91,7 +91,7 @@ def test_in_a_block_it_is_told_after_the_blocks_commit(app: Windlass, is_async: 
     @app.task(max_attempts=2, backoff=0)
     def in_thread(attempt: Attempt) -> None:
         with attempt.transaction() as connection:
-            task.using(connection=connection if explicitly else None).enqueue(attempt.number)
+            (task.using(connection=connection) if explicitly else task).enqueue(attempt.number)
             before.append(len(list(drain(heard))))
             if attempt.number == 1:
                 raise RuntimeError("rolled back")
@@ -99,7 +99,7 @@ def test_in_a_block_it_is_told_after_the_blocks_commit(app: Windlass, is_async: 
     @app.task(max_attempts=2, backoff=0)
     async def in_loop(attempt: Attempt) -> None:
         async with attempt.transaction() as connection:
-            await task.using(connection=connection if explicitly else None).aenqueue(attempt.number)
+            await (task.using(connection=connection) if explicitly else task).aenqueue(attempt.number)
             before.append(len(list(drain(heard))))
             if attempt.number == 1:
                 raise RuntimeError("rolled back")

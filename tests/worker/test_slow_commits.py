@@ -252,3 +252,19 @@ async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> 
             await asyncio.to_thread(own.commit)
             assert await asyncio.wait_for(waiting.aresult(), 60.0) == "last"
     assert (await beside.arefresh()).state == "completed"
+
+
+@pytest.mark.parametrize("limit", [1, 10])
+def test_due_jobs_behind_one_that_it_has_cancelled_are_claimed(app: Windlass, limit: int) -> None:
+    first = app.enqueue("work")
+    others = [app.enqueue("work") for _ in range(3)]
+    with slow(app) as own:
+        app.cancel(first.id, connection=own.connection)
+        claimed: list[Any] = []
+        while len(claimed) < 3:
+            some = soon(lambda: app.claim(limit))
+            assert some
+            claimed += some
+        assert {attempt.job.id for attempt in claimed} == {job.id for job in others}
+        own.commit()
+    assert app.get(first.id).state == "cancelled"  # type: ignore[union-attr]

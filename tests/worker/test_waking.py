@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from windlass import Windlass
-from windlass.call import NAME_LIMIT
+from windlass.call import BYTES_EACH, NAME_LIMIT
 from windlass.embedded import PostgresServer
 from windlass.stores.postgres.store import channel_name
 
@@ -119,7 +119,7 @@ WIDE = "\N{ROCKET}"  # four bytes
 @pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
 async def test_w4_hints_arrive_with_the_longest_names(fresh_postgres_url: str, borrowed: bool) -> None:
     app = Windlass(fresh_postgres_url, schema=LONGEST, prefix=LONGEST)
-    queue = WIDE * NAME_LIMIT
+    queue = WIDE * (BYTES_EACH * NAME_LIMIT // 4)
 
     @app.task(queue=queue)
     async def now(n: int) -> None: ...

@@ -67,7 +67,7 @@ class Names:
         unique = Unique(name, until="claimed")
         bench.add(type="other", queue=name)
         job = bench.add(type=name, queue=name, tenant=name, unique=unique, labels=json.dumps({name: name}), **BY_NAME)
-        assert not bench.enqueue_one(unique=unique, tenant=name).created
+        assert not bench.enqueue_one(type=name, unique=unique, tenant=name).created
         assert bench.find(type=name, queue=name, tenant=name) == [job]
         bench.run(lambda: bench.store.pause(name))
         assert bench.run(bench.store.paused) == bench.run(bench.store.live_queues) == [name]

@@ -36,8 +36,9 @@ class Served:
         return room if self.limit is None else max(0, min(room, self.limit - self.held))
 
     def is_worth_a_look(self) -> bool:
-        told, self.told = self.told, False
-        return told or not self.resting
+        if self.told:  # it may be for later: looked at as any queue, until nothing has come of that for a while
+            self.told = self.resting = False
+        return not self.resting
 
     def position(self) -> Position | None:
         """Where to go on: dead entries pile up at the head of the index while an old snapshot is held open

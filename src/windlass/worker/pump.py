@@ -295,6 +295,12 @@ class Pump:
     def wake(self) -> None:
         self._woken.set()
 
+    def expect(self, queue: str) -> None:
+        """Something falls due in this queue now."""
+        if (served := self.served.get(queue)) is not None:
+            served.told = True
+        self._woken.set()
+
     def went_on(self, queue: str) -> bool:
         """A chain has gone on in this queue: if we serve it, we look there first. Whether we do."""
         if queue in self.served:

@@ -106,7 +106,7 @@ def _settle_unrun(attempt: Attempt, error: BaseException) -> Settlement | None:
     job = attempt.job
     if attempt.stop is Stop.LEASE_LOST:
         return None
-    if attempt.stop is Stop.SHUTDOWN:
+    if attempt.stop is Stop.SHUTDOWN or isinstance(error, asyncio.CancelledError):
         return give_back(job, attempt.token)
     log.error("job %s: its attempt ended in an error of the worker's", job.id, exc_info=error, extra=job_fields(job))
     described = Described(JobError(type(error).__name__, "the worker could not tell how the attempt ended"))

@@ -317,7 +317,7 @@ class Worker:
             self.completed += len(batch)
             return
         refused = {refusal.id: refusal.reason for refusal in refusals}
-        soonest: float | None = None
+        soonest: dict[str, float] = {}
         for attempt, settlement in batch:
             if settlement.id in refused:
                 fields = job_fields(attempt.job)
@@ -328,10 +328,11 @@ class Worker:
             self._count(settlement)
             if settlement.state == PENDING:
                 delay = settlement.delay_seconds or 0.0
-                soonest = delay if soonest is None else min(soonest, delay)
+                soonest[attempt.job.queue] = min(delay, soonest.get(attempt.job.queue, delay))
             self.events.settled(attempt, settlement)
-        if soonest is not None and soonest < self.poll_seconds:
-            asyncio.get_running_loop().call_later(soonest, self.pump.wake)
+        for queue, delay in soonest.items():
+            if delay < self.poll_seconds:
+                asyncio.get_running_loop().call_later(delay, self.pump.expect, queue)
 
     def _handed(self, job: Job, token: UUID, began: float) -> None:
         """The next job of a chain, which we have claimed as we completed the one before."""

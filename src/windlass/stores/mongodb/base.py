@@ -35,6 +35,12 @@ class Hurried(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class Brief(Request):
+    """A write that is given up soon: one of its documents may be locked by another's transaction, and the rest can be
+    had without it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fresh(Request):
     """A read that sees what the primary has, whether or not a majority has it. What is found may be undone yet: for
     what is fenced when it is written."""

@@ -21,8 +21,9 @@ from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
-from .base import Base, Fresh
+from .base import Base, Brief, Fresh
 from .documents import Document, round_up, to_job, to_key
+from .unlocked import by_halves
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
 LOOK_AHEAD = 150  # jobs, at the least, in each look after the first: about a thousand in all
@@ -45,8 +46,7 @@ class Claims(Base):
             try:
                 count = (yield from self._take(request, chosen, now)) if chosen else 0
             except (StoreUnavailable, Transient):
-                # The driver does not send such a write twice. Whether it was made shows in what bears our token.
-                return (yield from self.adopt(request.token))
+                count, certain = (yield from self._take_unlocked(request, chosen, now)), False
             certain = certain and count == len(chosen)
             taken += chosen
             seen_all = len(found) < page and len(chosen) < room
@@ -89,12 +89,21 @@ class Claims(Base):
             ]
         return Request(self.jobs, "find", (filter,), {"sort": ORDER, "limit": -limit, "batch_size": limit}, alone=True)
 
+    def _take_unlocked(self, request: ClaimRequest, chosen: Sequence[Document], now: datetime) -> Operation[int]:
+        """The driver does not send such a write twice. Whether it was made shows in what bears our token; what does not
+        may stand behind a document that another transaction has locked, and is taken without waiting for that."""
+        taken = {job.id for job in (yield from self.adopt(request.token))}
+        left = [one for one in chosen if one["_id"] not in taken]
+        counts, _ = yield from by_halves(left, lambda some: self._take(request, some, now))
+        return len(chosen) - len(left) + sum(counts)
+
     def _take(self, request: ClaimRequest, chosen: Sequence[Document], now: datetime) -> Operation[int]:
         """Write the token, here and there; how many were still as they were read."""
         groups: defaultdict[Kind, list[Document]] = defaultdict(list)
         for document in chosen:
             groups[kind_of(document, request)].append(document)
-        writes = []
+        writes: list[UpdateMany] = []
+        written: list[tuple[Document, Document]] = []
         for kind, documents in groups.items():
             changes = claimed(kind, request, now)
             fence: Document = {
@@ -105,10 +114,11 @@ class Claims(Base):
             if kind.expires:
                 fence["$expr"] = {"$gt": ["$expires_at", self.now_expression]}
             writes.append(UpdateMany(fence, {"$set": changes, "$inc": {"attempt": 1}}, hint="_id_"))
-            for document in documents:
-                document.update(changes)
-                document["attempt"] += 1
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+            written += [(document, changes) for document in documents]
+        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        for document, changes in written:
+            document.update(changes)
+            document["attempt"] += 1
         return int(result.matched_count)
 
 
