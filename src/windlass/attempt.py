@@ -54,6 +54,7 @@ class Attempt:
         "app",
         "block",
         "cancel_requested",
+        "ended",
         "entering",
         "interrupter",
         "job",
@@ -72,6 +73,7 @@ class Attempt:
         self.app, self.job, self.token = app, job, token
         self.cancel_requested = job.cancel_requested
         self.settled = False
+        self.ended = False  # its handler has, and the worker settles it
         self.stop: Stop | None = None
         self.why: str | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -225,7 +227,7 @@ class Attempt:
 
     def settling(self, settlement: Settlement) -> Operation[None]:
         """In somebody's transaction: whether it counts, its commit will tell."""
-        if self.settled:
+        if self.settled or self.ended:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
         yield from settle_or_raise(self, settlement)
 
@@ -287,7 +289,7 @@ class Attempt:
         return codec.encode(output, self.app.max_payload)
 
     def _settle(self, settlement: Settlement) -> Operation[None]:
-        if self.settled:
+        if self.settled or self.ended:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
         self._refuse_in_block("complete() says how it ends; to end otherwise, raise Fail, Retry or Snooze")
         settlement = self.with_notes(settlement)

@@ -56,7 +56,7 @@ class Block:
     def _open(self) -> None:
         """From here on renewals wait; the block then waits for the one that is under way: in MongoDB a transaction and
         a renewal that was written after it began would collide, and the handler would have to begin again."""
-        if self.attempt.settled or self.attempt.block is not None:
+        if self.attempt.settled or self.attempt.ended or self.attempt.block is not None:
             raise Conflict(f"job {self.attempt.job.id}: one attempt ends in one block")
         self._joined = joined.set(self)
         self.attempt.block = self

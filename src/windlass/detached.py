@@ -26,7 +26,7 @@ class DetachedAttempt(Attempt):
         if app is not None:
             self.app = app
         self._notes = Notes()
-        self.cancel_requested = self.settled = False
+        self.cancel_requested = self.settled = self.ended = False
         self.stop = self.why = self.task = self.interrupter = None
         self.block = self.renewal = self.recorded = self._renewed_until = None
         self.waited_for = ()

@@ -231,3 +231,23 @@ async def test_the_worker_of_the_next_job_is_told(app: Windlass, store_url: str,
             await attempt.acomplete(Continue(call))
         assert await job.aresult(60) == "followed"
     await other.aclose()
+
+
+async def test_a_thread_that_has_outlived_its_handler_settles_nothing(app: Windlass) -> None:
+    """The worker has said how it ended; what comes later is refused, and not taken for the same."""
+    kept: list[Attempt] = []
+
+    @app.task
+    def work(attempt: Attempt) -> str:
+        kept.append(attempt)
+        return "first"
+
+    job = await work.aenqueue()
+    async with app.worker():
+        assert await job.aresult(60) == "first"
+        with pytest.raises(Conflict, match="settled already"):
+            await kept[0].acomplete("second")
+        with pytest.raises(Conflict):
+            async with kept[0].transaction():
+                pass
+    assert (await job.arefresh()).output == "first"

@@ -44,3 +44,14 @@ def never_gets_there() -> None:
 @app.task(isolation="process", retry_on=(OSError,))
 def picky(kind: str) -> None:
     raise {"ValueError": ValueError, "OSError": OSError}[kind]("as asked")
+
+
+@app.task(isolation="process", max_attempts=1)
+def forks(number: int) -> int:
+    """Makes a copy of its process, and forgets to end it."""
+    return -1 if os.fork() == 0 else number
+
+
+@app.task(isolation="process", max_attempts=1)
+def echo(number: int) -> int:
+    return number

@@ -69,3 +69,12 @@ async def test_a_child_that_dies_with_its_job_is_the_jobs_end(app: Windlass) -> 
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
     assert "ProcessDied" in str((await job.arefresh()).error)
+
+
+async def test_a_copy_that_a_handler_has_made_of_its_process_answers_for_no_job(app: Windlass) -> None:
+    forks = app.task(isolation="process", max_attempts=1)(children.forks.function)
+    echo = app.task(isolation="process", max_attempts=1)(children.echo.function)
+    async with app.worker(concurrency=1):
+        assert await (await forks.aenqueue(1)).aresult(60) == 1
+        for number in range(2, 6):
+            assert await (await echo.aenqueue(number)).aresult(60) == number

@@ -268,3 +268,30 @@ def test_due_jobs_behind_one_that_it_has_cancelled_are_claimed(app: Windlass, li
         assert {attempt.job.id for attempt in claimed} == {job.id for job in others}
         own.commit()
     assert app.get(first.id).state == "cancelled"  # type: ignore[union-attr]
+
+
+async def test_outcomes_of_jobs_that_it_has_locked_hold_up_no_other(app: Windlass) -> None:
+    """More of them than a worker would take for a store that takes none."""
+    go_on = asyncio.Event()
+
+    @app.task
+    async def held(number: int) -> int:
+        await go_on.wait()
+        return number
+
+    @app.task
+    async def plain(number: int) -> int:
+        return number
+
+    jobs = await app.aenqueue_many([held.call(number) for number in range(5)])
+    async with app.worker(concurrency=10) as worker:
+        await until(lambda: len(worker.running) == 5)
+        with slow(app) as own:
+            for job in jobs:
+                await asyncio.to_thread(app.cancel, job.id, connection=own.connection)
+            go_on.set()
+            others = await app.aenqueue_many([plain.call(number) for number in range(20)])
+            assert await asyncio.wait_for(app.aresults(others), 40.0) == list(range(20))
+            await asyncio.to_thread(own.commit)
+        for job in jobs:
+            assert await asyncio.wait_for(job.aresult(), 60.0) == job.input["number"]

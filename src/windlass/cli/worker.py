@@ -28,6 +28,8 @@ def parse_queues(text: str | None) -> dict[str, int | None] | None:
             queues[name] = int(limit)
         else:
             raise click.BadParameter(f"{part}: a limit is a number, as in mail:10", param_hint="--queues")
+    if not queues:
+        raise click.BadParameter("no queue is named; leave it out to serve all", param_hint="--queues")
     return queues
 
 

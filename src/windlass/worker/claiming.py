@@ -36,9 +36,13 @@ class Served:
         return room if self.limit is None else max(0, min(room, self.limit - self.held))
 
     def is_worth_a_look(self) -> bool:
-        if self.told:  # it may be for later: looked at as any queue, until nothing has come of that for a while
-            self.told = self.resting = False
-        return not self.resting
+        told, self.told = self.told, False
+        return told or not self.resting
+
+    def wake(self) -> None:
+        """Something was said of this very queue. It may be for later, so the queue is looked at as any other, until
+        nothing has come of that for a while."""
+        self.told, self.resting = True, False
 
     def position(self) -> Position | None:
         """Where to go on: dead entries pile up at the head of the index while an old snapshot is held open

@@ -29,6 +29,7 @@ from ..task import Task
 from .threads import Threads
 from .watchdog import die_with_parent
 
+NO_CHILD_SECONDS = 5.0  # until a job is tried again whose children died before they had it
 CHILD_TRIES = 3  # children that are tried when one is dead before it has the job
 CHILD_NAME = "windlass-handler"
 _context = multiprocessing.get_context("spawn")
@@ -62,9 +63,11 @@ class ChildProcesses:
             try:
                 kind, value = await self._run_in(self._take(), place, attempt)
                 break
-            except NotBegun:
-                if attempt.interrupted or not tries_left:
+            except NotBegun as error:
+                if attempt.interrupted:
                     raise
+                if not tries_left:  # its handler was never called: no attempt is spent
+                    raise Snooze(str(error), after=NO_CHILD_SECONDS) from error
         if kind == "continue":
             return Continue(value)
         if kind == "settled":
@@ -146,7 +149,9 @@ class _Child:
         try:
             self.pipe.send((place, job, attempt.token, attempt.waited_for))
             while True:
-                kind, value = self.pipe.recv()
+                token, kind, value = self.pipe.recv()
+                if token != attempt.token:
+                    continue  # of a job before, by a thread that has outlived its handler
                 if kind == "begun":
                     begun = True
                 elif kind == "progress":
@@ -168,15 +173,29 @@ class _Child:
 class _ChildAttempt(Attempt):
     """The attempt as the child sees it; what it reports goes to the worker."""
 
-    def __init__(self, app: Any, job: Job, token: Any, pipe: Connection) -> None:
+    def __init__(self, app: Any, job: Job, token: Any, line: _Line) -> None:
         super().__init__(app, job, token)
-        self._pipe = pipe
+        self._line = line
 
     def progress(self, fraction: float, text: str = "") -> None:
-        self._pipe.send(("progress", (fraction, text)))
+        self._line.send("progress", (fraction, text))
 
     def log(self, text: str) -> None:
-        self._pipe.send(("log", text))
+        self._line.send("log", text)
+
+
+class _Line:
+    """What a child says of one job. A copy of the child, which a handler has made by a fork, says nothing."""
+
+    lock = threading.Lock()
+
+    def __init__(self, pipe: Connection, token: Any) -> None:
+        self.pipe, self.token, self.process = pipe, token, os.getpid()
+
+    def send(self, kind: str, value: Any) -> None:
+        if os.getpid() == self.process:
+            with self.lock:
+                self.pipe.send((self.token, kind, value))
 
 
 def serve(pipe: Connection, parent: int) -> None:
@@ -193,16 +212,18 @@ def serve(pipe: Connection, parent: int) -> None:
             (module, name, home), job, token, blockers = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(("begun", None))
-        task = None
+        line, task = _Line(pipe, token), None
+        line.send("begun", None)
         try:
             task = _find(module, name, home)
-            attempt = _ChildAttempt(task.app, job, token, pipe)
+            attempt = _ChildAttempt(task.app, job, token, line)
             attempt.had(blockers)
             answer: tuple[str, Any] = _call(task, attempt)
         except BaseException as error:
             answer = _ended_badly(error, task)
-        pipe.send(answer)
+        if os.getpid() != line.process:
+            os._exit(1)  # a copy that the handler has made and forgotten to end
+        line.send(*answer)
 
 
 def _heed_not(_number: int, _frame: object) -> None:

@@ -298,7 +298,7 @@ class Pump:
     def expect(self, queue: str) -> None:
         """Something falls due in this queue now."""
         if (served := self.served.get(queue)) is not None:
-            served.told = True
+            served.wake()
         self._woken.set()
 
     def went_on(self, queue: str) -> bool:
@@ -354,11 +354,12 @@ class Pump:
         """On the listener's thread."""
         if hint is None or (hint.kind == "ready" and hint.name not in self.served):
             self._look_again = 0.0
-        for served in list(self.served.values()) if hint is None else [self.served.get(hint.name)]:
-            if served is not None and (hint is None or hint.kind == "ready"):
-                served.told = True
         if hint is None:
+            for served in list(self.served.values()):
+                served.told = True
             self.leases.ask_all()
+        elif hint.kind == "ready" and hint.name in self.served:
+            self.served[hint.name].wake()
         if hint is None or (hint.kind == "ready" and (self.all_queues or hint.name in self.served)):
             self._call(self.wake)
         elif hint.kind == "told":

@@ -23,6 +23,7 @@ from ..attempt import Attempt
 from ..errors import WindlassError
 from ..job import Job, NewJob
 from ..logs import Log
+from ..operation import Interrupted, Transient, Unwilling
 from ..outcome import Settlement
 from ..stores.store import Refusal, may_be_handed_over
 from .refused import is_refused_for_its_content, settle_instead
@@ -35,6 +36,8 @@ BATCHES_WAITING = 2  # beside the one that is on its way: always enough for the 
 ROWS_WAITING, BYTES_WAITING = BATCHES_WAITING * MOST_ROWS, BATCHES_WAITING * MOST_BYTES
 LONGEST_WAIT = 15.0
 TRIES_TOGETHER = 3  # of a batch, before we look whether it is one of them that cannot be written
+LONGEST_APART = 2.0  # seconds between tries of one that holds up no other
+FEW = 2  # of these at one time: each may wait for a lock, on a connection that others need
 PROBES = 3  # that fail in a row show that the store takes none at present
 
 Ended = tuple[Attempt, Settlement]
@@ -60,6 +63,7 @@ class Settler:
         self._in_hand: list[Ended] = []  # on their way, all at once
         self._apart: dict[asyncio.Task[None], Ended] = {}
         self._bytes = 0
+        self._few = asyncio.Semaphore(FEW)
         self._room = asyncio.Event()
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
@@ -157,7 +161,11 @@ class Settler:
         delay, tries = 0.1, 0
         while True:
             try:
-                await self._send(batch)
+                if apart:
+                    async with self._few:
+                        await self._send(batch)
+                else:
+                    await self._send(batch)
                 return
             except Exception as error:
                 if is_refused_for_its_content([settlement for _, settlement in batch], error):
@@ -175,12 +183,33 @@ class Settler:
                         return
                 tries += 1
                 log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
+                if not apart and isinstance(error, Unwilling | Transient | Interrupted):
+                    batch, some_are_locked = await self._set_locked_apart(batch)
+                    if not batch:
+                        return
+                    if some_are_locked:
+                        continue
             if not apart and tries >= TRIES_TOGETHER:
                 batch = await self._write_apart(self._with_others(batch))
                 if not batch:
                     return
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
-            delay = min(delay * 2, LONGEST_WAIT)
+            delay = min(delay * 2, LONGEST_APART if apart else LONGEST_WAIT)
+
+    async def _set_locked_apart(self, batch: list[Ended]) -> tuple[list[Ended], bool]:
+        """Jobs that another transaction has locked wait apart; what is left, and whether that is less. Renewing their
+        leases tells which they are, and waits for none of them."""
+        try:
+            leases = [attempt.lease for attempt, _ in batch]
+            renewals = await self.app.arun_for_worker(lambda: self.app.store.renew(leases))
+        except Exception as error:
+            log.debug("the store does not say which jobs are locked: %s", error)
+            return batch, False
+        locked = {renewal.id for renewal in renewals if renewal.locked}
+        for one in batch:
+            if one[1].id in locked:
+                self._set_apart(one)
+        return [one for one in batch if one[1].id not in locked], bool(locked)
 
     async def _send(self, batch: list[Ended]) -> None:
         settlements = [settlement for _, settlement in batch]

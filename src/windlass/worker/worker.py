@@ -251,6 +251,7 @@ class Worker:
             self.events.started(attempt)
 
     def _ended(self, attempt: Attempt, settlement: Settlement | None) -> None:
+        attempt.ended = True  # a thread that has outlived its handler cannot settle it otherwise
         self.running.discard(attempt)
         if self.pump.limited:
             self.pump.ended(attempt)

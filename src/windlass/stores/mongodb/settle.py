@@ -22,6 +22,7 @@ from ...lifecycle import FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
 from ..store import HandedOver, Refusal, may_be_handed_over
+from .base import Brief
 from .documents import Document, round_up, to_job, to_key
 from .endings import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
 from .entangled import Entangled, Judged, hangs_on
@@ -118,7 +119,7 @@ class Settlements(Entangled, Tallies):
         mark = ObjectId()
         announced = yield from self.announce(slots, mark, now)
         writes = writes_of(groups, now, mark=mark)
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         if result.matched_count + result.deleted_count == len(accepted):
             yield from self.confirm(announced)
             return []
