@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from windlass.lifecycle import COMPLETED, FAILED, FINISHED
+from windlass.lifecycle import COMPLETED, FAILED, FINISHED, PENDING
 
 from .history import Event, Final, Kind
 
@@ -94,7 +94,7 @@ def _newest_token(story: Story) -> Iterator[Violation]:
         starts = story.of(id, "started")
         if jobs[0].state != COMPLETED or not starts:
             continue
-        newest = max(starts, key=lambda event: event.attempt)
+        newest = max(starts, key=lambda event: (event.attempt, event.at))
         if jobs[0].token != newest.token:
             yield Violation("C4", id, f"was completed by another than attempt {newest.attempt}, the last that started")
         for event in story.of(id, "accepted"):
@@ -109,7 +109,9 @@ def _attempts(story: Story) -> Iterator[Violation]:
             yield Violation("C5", id, f"{job.attempt} attempts of {job.max_attempts}")
         if starts and max(event.attempt for event in starts) > job.attempt:
             yield Violation("C5", id, "an attempt that was started is not counted")
-        for number, times in Counter(event.attempt for event in starts).items():
+        # What a worker that is stopped gives back is started again under the same number.
+        given_back = {event.token for event in story.of(id, "accepted") if event.state == PENDING}
+        for number, times in Counter(event.attempt for event in starts if event.token not in given_back).items():
             if times > 1:
                 yield Violation("C5", id, f"attempt {number} was started {times} times: a death was not counted")
         if job.state == FAILED and not starts:
