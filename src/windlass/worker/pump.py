@@ -57,6 +57,7 @@ class Pump:
         self._held_up = False  # some jobs that arrived could not be admitted yet
         self._in_round, self._following = False, 0
         self._urgent: set[str] = set()
+        self._admission_put_off = False
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
@@ -82,6 +83,8 @@ class Pump:
                 self._sated = claimed < room
                 idle = room > 0 and claimed == 0
                 due = await self.next_due() if idle else (0.0, False)
+                if self._admission_put_off:  # what we were woken for may be on its way in
+                    due = min(due[0], ADMIT_SECONDS), due[1]
                 self.idle, self.quiet, self._looked = idle, quiet, before
                 if idle:
                     self._look_again = 0.0
@@ -139,7 +142,8 @@ class Pump:
 
     async def _admit(self) -> None:
         """Jobs that wait for others, or for their turn, are let in: those that came in somebody's transaction, too."""
-        if time.monotonic() < self._admit_at:
+        self._admission_put_off = time.monotonic() < self._admit_at
+        if self._admission_put_off:
             return
         try:
             while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
