@@ -147,7 +147,8 @@ class Pump:
             return
         try:
             while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
-                pass
+                if not self.served.keys() >= set(admitted.queues):
+                    self._look_again = 0.0  # they may be in queues that we do not know yet
             self._held_up = admitted.left > 0
         except Exception as error:  # what has not arrived keeps nothing else from being claimed
             self._held_up = True
