@@ -60,6 +60,7 @@ class Story:
         self.enqueues: list[tuple[float, float]] = [(0.0, 0.1)]
         self.windows: list[tuple[float, float]] = []
         self.faults: set[str] = {"slow-commit"}
+        self.kills = 0
         for number in range(3):
             self.add("ordered", 1.0 + number, line="a", number=number)
         self.effect = self.add("effect", 2.0)
@@ -93,7 +94,8 @@ class Story:
     def judged(self) -> list[str]:
         completed = sum(one[1] == "completed" for one in self.rows)
         evidence = Evidence(
-            self.events, self.rows, self.sent, completed, self.entries, self.windows, 20.0, self.enqueues, self.faults
+            *(self.events, self.rows, self.sent, completed, self.entries, self.windows, 20.0, self.enqueues),
+            *(self.faults, self.kills),
         )
         return sorted({violation.rule for violation in judge(evidence)})
 
@@ -175,3 +177,14 @@ def test_a_store_that_was_away_is_an_excuse(plant: Callable[[Story], None]) -> N
     plant(story)
     story.windows.append((5.0, 10.0))
     assert story.judged() == []
+
+
+@pytest.mark.parametrize(("lost", "judged"), [(1, []), (2, ["C5"])])
+def test_each_kill_excuses_one_last_attempt_that_was_marked_and_never_ran(lost: int, judged: list[str]) -> None:
+    story = Story()
+    story.kills = 1
+    for _ in range(lost):
+        id = story.add("last", 5.0, came=19.0)  # it stalls nothing
+        story.events = [event for event in story.events if event.id != id or event.kind in ("sent", "acknowledged")]
+        story.change(id, state="failed", most=1)
+    assert story.judged() == judged

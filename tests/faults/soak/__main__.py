@@ -140,6 +140,7 @@ class Soak:
             ended=self.ended,
             enqueues=[took for client in self.clients for took in client.took],
             faults=self.chosen,
+            kills=self.faults.done["kill"],
             slowness=self.slowness,
         )
         kinds = Counter(event.kind for event in evidence.events)

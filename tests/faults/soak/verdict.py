@@ -46,6 +46,7 @@ class Evidence(NamedTuple):
     ended: float  # when the faults and the clients ended
     enqueues: Sequence[tuple[float, float]]  # from when to when
     faults: set[str]
+    kills: int = 0  # of workers
     slowness: float = 1.0  # how many times longer things may take on this machine, as busy as it was
 
 
@@ -58,7 +59,7 @@ def judge(evidence: Evidence) -> list[Violation]:
     roots = {event.id for event in evidence.events if event.kind == "sent"}
     links = [Event(kind="sent", id=_id(row[0])) for row in rows if row[7] and _id(row[6]) in roots]
     found = check([*evidence.events, *links], finals, evidence.counted)
-    found = [violation for violation in found if not _excused(violation, evidence)]
+    found = _without_interrupted([violation for violation in found if not _excused(violation, evidence)], evidence)
     for rule in (_chains, _order, _effects, _children, _stalls, _started_once, _given_up, _slow_enqueues):
         found += rule(evidence)
     return found
@@ -73,6 +74,14 @@ def _excused(violation: Violation, evidence: Evidence) -> bool:
     number. Only those that do not listen are so slow."""
     kind = violation.id and evidence.sent.get(violation.id)
     return bool(kind and kind.kind in ("deaf", "rude") and violation.rule == "C5" and "times" in violation.what)
+
+
+def _without_interrupted(found: list[Violation], evidence: Evidence) -> list[Violation]:
+    """A last attempt is marked in the store before its handler starts. A worker that is killed in between leaves a job
+    that has failed and never ran. A worker marks one at a time: each kill excuses one."""
+    lasts = {sent.id for sent in evidence.sent.values() if sent.kind == "last"}
+    interrupted = [violation for violation in found if "never ran" in violation.what and violation.id in lasts]
+    return [violation for violation in found if violation not in interrupted[: evidence.kills]]
 
 
 def _chains(evidence: Evidence) -> Iterator[Violation]:

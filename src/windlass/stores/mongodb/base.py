@@ -39,6 +39,8 @@ class Brief(Request):
     """A write that is given up soon: one of its documents may be locked by another's transaction, and the rest can be
     had without it."""
 
+    seconds: float = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Fresh(Request):

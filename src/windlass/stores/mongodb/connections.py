@@ -201,14 +201,11 @@ class AsyncConnection:
                 await self._session.end_session()
 
 
-BRIEF_SECONDS = 2.0
-
-
 def bounded(seconds: float | None, step: Step) -> AbstractContextManager[Any]:
     """A bound for the client and for the server: a connection can be half open, and then nothing ever comes."""
     if seconds is None or isinstance(step, Sleep) or (isinstance(step, Request) and step.method in UNBOUNDED):
         return nullcontext()
-    return pymongo.timeout(min(seconds, BRIEF_SECONDS) if isinstance(step, Brief) else seconds)
+    return pymongo.timeout(min(seconds, step.seconds) if isinstance(step, Brief) else seconds)
 
 
 def concerns_of(request: Request) -> dict[str, Any]:

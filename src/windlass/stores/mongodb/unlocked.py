@@ -1,8 +1,11 @@
-"""Writing on documents of which some may be locked, without waiting for any.
+"""Writing on documents of which some may be locked, without waiting for them.
 
-Outside a transaction the server waits for a document that another transaction has written on, until that one ends. In a
-transaction it refuses at once. So the write is made in a short transaction; where that is refused, by halves, until
-those that are locked stand alone. They are left for later, and the others do not wait for them.
+Outside a transaction the server waits for a document that another transaction has locked, until that transaction ends.
+Inside a transaction it refuses at once. So `by_halves` writes in short transactions: all documents in one; where the
+server refuses that, each half in one, until the locked documents stand alone and are left for later.
+
+A process that is killed in a transaction leaves its locks on the server, for a minute by default. Therefore `at_once`,
+for writes that can be repeated, first writes without a transaction and gives up soon.
 """
 
 from __future__ import annotations
@@ -12,12 +15,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ...operation import Begin, Commit, Operation, Rollback, Sleep, Transient
+from ...errors import StoreUnavailable
+from ...operation import Begin, Commit, Operation, Request, Rollback, Sleep, Step, Transient
+from .base import Brief
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
+SOON = 0.3  # seconds for a write without a transaction
 PAUSES = 0.005, 0.01, 0.02  # seconds before another try with all: most locks are short
+
+
+def at_once(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -> Operation[tuple[list[R], list[I]]]:
+    """As `by_halves`, but without a transaction unless a document is locked. A write that was cut short is repeated on
+    all items: its result must count those that were written before, too."""
+    try:
+        result = yield from _each_step(work(items), _soon)
+    except (StoreUnavailable, Transient):
+        return (yield from by_halves(items, work))
+    return [result], []
 
 
 def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -> Operation[tuple[list[R], list[I]]]:
@@ -31,7 +47,7 @@ def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -
         some = parts.pop()
         yield Begin()
         try:
-            result = yield from _within(work(some))
+            result = yield from _each_step(work(some), _alone)
             yield Commit()
         except Transient:
             yield Rollback()
@@ -48,13 +64,24 @@ def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -
     return done, locked
 
 
-def _within(operation: Operation[R]) -> Operation[R]:
-    """Its steps belong to the transaction that was begun here: none of them is to begin another."""
+def _alone(step: Step) -> Step:
+    """It belongs to the transaction that was begun here, and begins no other."""
+    return replace(step, alone=True) if isinstance(step, Request) else step
+
+
+def _soon(step: Step) -> Step:
+    if not isinstance(step, Request):
+        return step
+    return Brief(step.collection, step.method, step.arguments, step.options, alone=True, seconds=SOON)
+
+
+def _each_step(operation: Operation[R], change: Callable[[Step], Step]) -> Operation[R]:
+    """The operation, with each of its steps changed."""
     try:
         step = next(operation)
         while True:
             try:
-                rows = yield replace(step, alone=True)
+                rows = yield change(step)
             except Exception as error:
                 step = operation.throw(error)
             else:

@@ -1,0 +1,95 @@
+"""Leases on MongoDB: a worker can be killed at any moment, and the server keeps a dead process's transaction open for
+a minute. So a worker holds no transaction for what it does all the time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from windlass.operation import Begin, Operation
+from windlass.stores.mongodb import MongoStore
+from windlass.stores.store import Lease, Note
+
+from .support import claim, enqueue, get, new, raw
+
+HOLDS = """
+import sys, time
+from pymongo import MongoClient
+client = MongoClient(sys.argv[1])
+session = client.start_session()
+session.start_transaction()
+client.get_default_database()["windlass_jobs"].update_one({"type": "held"}, {"$set": {"x": 1}}, session=session)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def steps_of(store: MongoStore, make: Callable[[], Operation[Any]]) -> list[object]:
+    """The operation, carried out; the steps that it took."""
+    seen: list[object] = []
+
+    def watched() -> Operation[Any]:
+        operation = make()
+        try:
+            step = next(operation)
+            while True:
+                seen.append(step)
+                step = operation.send((yield step))
+        except StopIteration as stop:
+            return stop.value
+
+    store.connections.run(watched)
+    return seen
+
+
+@pytest.mark.parametrize("what", ["begin", "note", "renew", "hold", "rescue"])
+def test_no_transaction_is_begun_for_leases_that_nobody_has_locked(store: MongoStore, what: str) -> None:
+    enqueue(store, *(new() for _ in range(5)))
+    token = uuid4()
+    jobs = claim(store, token=token)
+    leases = [Lease(job.id, token, 60.0) for job in jobs]
+    if what == "rescue":
+        store.clock.move(timedelta(hours=1))
+    deeds: dict[str, Callable[[], Operation[Any]]] = {
+        "begin": lambda: store.begin(leases),
+        "note": lambda: store.note([Note(job.id, token, "half") for job in jobs]),
+        "renew": lambda: store.renew(leases),
+        "hold": lambda: store.hold([token]),
+        "rescue": lambda: store.rescue(10),
+    }
+    steps = steps_of(store, deeds[what])
+    assert steps
+    assert not [step for step in steps if isinstance(step, Begin)]
+    assert all(getattr(step, "alone", True) for step in steps)
+
+
+def test_jobs_beside_one_that_a_killed_process_has_locked_are_rescued_at_once(
+    store: MongoStore, fresh_mongodb_url: str
+) -> None:
+    held, others = new(type="held"), [new() for _ in range(20)]
+    enqueue(store, held, *others)
+    assert len(claim(store, limit=30)) == 21
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, fresh_mongodb_url], stdout=subprocess.PIPE, text=True)
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+    try:
+        store.clock.move(timedelta(hours=1))
+        began = time.monotonic()
+        rescued = store.connections.run(lambda: store.rescue(100))
+        assert {one.id for one in rescued} == {job.id for job in others}
+        assert time.monotonic() - began < 5
+        assert get(store, held.id).state == "running"
+    finally:
+        with MongoClient[Any](fresh_mongodb_url) as client:  # the dead process's transaction
+            client.admin.command("killAllSessions", [])
+    assert raw(store, "jobs").count_documents({"state": "running"}) == 1
