@@ -9,11 +9,10 @@ from windlass.errors import InvalidInput, JobNotFound
 from windlass.job import NewJob
 from windlass.outcome import Settlement
 
-from .pairs import PAIRS, Pair, pair, succeeded
+from .pairs import Pair, pair, succeeded
 from .scene import Scene, new_job, settlement
 
 OTHER = "other line"
-BEFORE = set(PAIRS)
 
 
 def admit(scene: Scene) -> None:
@@ -327,6 +326,3 @@ def delete_settle_ordered(scene: Scene) -> Pair:
     assert change.done
     assert refused == []
     check_order(scene, jobs[1].id)
-
-
-NAMES = frozenset(PAIRS) - BEFORE

@@ -6,10 +6,9 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from .entangled_pairs import OTHER, admit, after, completes, take
-from .pairs import PAIRS, Pair, pair, succeeded
+from .pairs import Pair, pair, succeeded
 from .scene import Scene, settlement
 
-BEFORE = set(PAIRS)
 THEN = {"cancel": "cancelled", "run": "pending"}
 
 
@@ -133,5 +132,3 @@ for then in THEN:
         "retry of a failed blocker/admit": retry_admit,
     }.items():
         pair(f"{name}, if_failed={then}")(partial(play, then))
-
-NAMES = frozenset(PAIRS) - BEFORE

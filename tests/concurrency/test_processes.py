@@ -31,9 +31,9 @@ def test_each_job_is_claimed_once(store_url: str, tmp_path: Path) -> None:
     app.close()
 
 
-def test_all_may_be_the_first(store_url: str) -> None:
-    run_together(PROCESSES, enqueue_one, store_url)
-    app = Windlass(store_url)
+def test_all_may_be_the_first(empty_store_url: str) -> None:
+    run_together(PROCESSES, enqueue_one, empty_store_url)
+    app = Windlass(empty_store_url)
     assert sorted(job.input["number"] for job in app.list(queue=QUEUE)) == list(range(PROCESSES))
     assert app.migrate() == []
     app.close()

@@ -15,7 +15,7 @@ from windlass.stores.store import Store
 
 from .machine import Queue
 
-EXAMPLES = int(os.environ.get("WINDLASS_TEST_EXAMPLES", "24"))
+EXAMPLES = int(os.environ.get("WINDLASS_TEST_EXAMPLES", "12"))
 STEPS = int(os.environ.get("WINDLASS_TEST_STEPS", "100"))
 PHASES = list(Phase) if EXAMPLES > 100 else [Phase.explicit, Phase.generate]
 SEED = int(os.environ.get("WINDLASS_TEST_SEED", "1"))

@@ -81,12 +81,12 @@ def test_a_demo_in_which_a_check_does_not_hold_or_a_tour_breaks_fails(monkeypatc
     assert shell("demo", "--postgres", "--mongodb").exit_code == 2
 
 
-def test_migrate(store_url: str) -> None:
-    first, second = shell("migrate", "--url", store_url), shell("migrate", "--url", store_url)
+def test_migrate(empty_store_url: str) -> None:
+    first, second = shell("migrate", "--url", empty_store_url), shell("migrate", "--url", empty_store_url)
     assert first.exit_code == second.exit_code == 0
     assert first.output.startswith("applied 0001")
     assert second.output == "the schema is up to date\n"
-    app = Windlass(store_url, auto_migrate=False)
+    app = Windlass(empty_store_url, auto_migrate=False)
     assert app.counts().total == 0
     app.close()
 

@@ -19,8 +19,8 @@ from windlass.stores.wakeup import Hint
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-async def test_the_schema_is_made_by_whom_one_says(store_url: str, is_async: bool) -> None:
-    strict = Windlass(store_url, auto_migrate=False)
+async def test_the_schema_is_made_by_whom_one_says(empty_store_url: str, is_async: bool) -> None:
+    strict = Windlass(empty_store_url, auto_migrate=False)
     either = Either(strict, is_async=is_async)
     attempts = [
         lambda: either.enqueue("send", {}),
@@ -39,7 +39,7 @@ async def test_the_schema_is_made_by_whom_one_says(store_url: str, is_async: boo
     assert await either.migrate() != []
     assert await either.migrate() == []
     assert (await either.enqueue("send", {})).created
-    other = Either(Windlass(store_url), is_async=is_async)
+    other = Either(Windlass(empty_store_url), is_async=is_async)
     assert (await other.counts()).pending == 1
     for one in (strict, other.target):
         assert isinstance(one, Windlass)
