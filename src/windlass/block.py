@@ -9,7 +9,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .errors import Conflict, LeaseLost, WindlassError
+from .errors import Conflict, LeaseLost, StoreUnavailable, WindlassError
 from .lifecycle import COMPLETED
 from .operation import Operation
 from .outcome import Settlement
@@ -23,7 +23,18 @@ RENEWAL_SECONDS = 1.0  # that a block waits for a renewal that is under way
 
 
 class BlockConflict(WindlassError):
-    """The database asked for another try of the block: the handler is called again, and no attempt is spent."""
+    """The database asked for another try of the block: the handler is called again, and no attempt is spent.
+    `in_settlement`: our settlement or the commit met the conflict, not a statement of the handler."""
+
+    def __init__(self, message: str, *, in_settlement: bool = False) -> None:
+        super().__init__(message)
+        self.in_settlement = in_settlement
+
+
+class BlockRefused(StoreUnavailable):
+    """The database did not begin, settle or commit the block, for a reason that is not in the data: the job is given
+    back, and no attempt is spent. Where the commit got no answer it may have been made: then the job is completed, and
+    the store takes no settlement of this attempt any more."""
 
 
 class Block:
@@ -76,10 +87,19 @@ class Block:
         for tell in self.after_commit:
             tell()
 
-    def _again(self, error: BaseException | None) -> BlockConflict | None:
-        if error is None or not self.connections.is_transient(error):
+    def _again(self, error: BaseException, *, in_settlement: bool = False) -> BlockConflict | None:
+        if not self.connections.is_transient(error):
             return None
-        return BlockConflict(f"job {self.attempt.job.id}: the database asked for another try: {error}")
+        message = f"job {self.attempt.job.id}: the database asked for another try: {error}"
+        return BlockConflict(message, in_settlement=in_settlement)
+
+    def _refused(self, error: BaseException, *, committing: bool = False) -> WindlassError | None:
+        """What to raise where a statement of ours has failed; None where the error is about the data."""
+        if (conflict := self._again(error, in_settlement=True)) is not None:
+            return conflict
+        if self.connections.is_unwilling(error, committing=committing):
+            return BlockRefused(str(error).strip())
+        return None
 
     # Sync
 
@@ -92,8 +112,10 @@ class Block:
             self.connection = self._manager.__enter__()
             if tenant := self.attempt.job.tenant:
                 self._name(tenant)
-        except BaseException:
+        except BaseException as error:
             self._close()
+            if (refused := self._refused(error)) is not None:
+                raise refused from error
             raise
         return self.connection
 
@@ -113,18 +135,22 @@ class Block:
             self._close()  # not before: until it has committed, a renewal would collide with it
 
     def _end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        settlement = None
+        settlement, committing = None, False
         try:
             if error is None:
-                settlement = self._settlement()
-                self.connections.run_on(self.connection, lambda: self.attempt.settling(settlement))
-        except BaseException as refusal:
-            self._manager.__exit__(type(refusal), refusal, refusal.__traceback__)
-            raise self._again(refusal) or refusal from None
-        try:
+                try:
+                    settlement = self._settlement()
+                    self.connections.run_on(self.connection, lambda: self.attempt.settling(settlement))
+                except BaseException as refusal:
+                    self._manager.__exit__(type(refusal), refusal, refusal.__traceback__)
+                    raise
+                committing = True
             self._manager.__exit__(kind, error, trace)
         except BaseException as refusal:
-            raise self._again(refusal) or refusal from None
+            told = self._refused(refusal, committing=committing) if error is None else self._again(refusal)
+            if told is not None:
+                raise told from refusal
+            raise
         if error is None:
             self._settled(settlement)
         elif (conflict := self._again(error)) is not None:
@@ -141,8 +167,10 @@ class Block:
             self.connection = await self._manager.__aenter__()
             if tenant := self.attempt.job.tenant:
                 await self._aname(tenant)
-        except BaseException:
+        except BaseException as error:
             self._close()
+            if (refused := self._refused(error)) is not None:
+                raise refused from error
             raise
         return self.connection
 
@@ -164,18 +192,22 @@ class Block:
     async def _aend(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        settlement = None
+        settlement, committing = None, False
         try:
             if error is None:
-                settlement = self._settlement()
-                await self.connections.arun_on(self.connection, lambda: self.attempt.settling(settlement))
-        except BaseException as refusal:
-            await self._manager.__aexit__(type(refusal), refusal, refusal.__traceback__)
-            raise self._again(refusal) or refusal from None
-        try:
+                try:
+                    settlement = self._settlement()
+                    await self.connections.arun_on(self.connection, lambda: self.attempt.settling(settlement))
+                except BaseException as refusal:
+                    await self._manager.__aexit__(type(refusal), refusal, refusal.__traceback__)
+                    raise
+                committing = True
             await self._manager.__aexit__(kind, error, trace)
         except BaseException as refusal:
-            raise self._again(refusal) or refusal from None
+            told = self._refused(refusal, committing=committing) if error is None else self._again(refusal)
+            if told is not None:
+                raise told from refusal
+            raise
         if error is None:
             self._settled(settlement)
         elif (conflict := self._again(error)) is not None:

@@ -27,7 +27,8 @@ class Statement:
     """A query with its parameters: once, or once for each of `each`. SQLite's lists have theirs by place, not name.
 
     `alone` says that it is a transaction of its own: outside one, it needs no BEGIN and COMMIT around it. `patient`: it
-    may take as long as it takes; the answer to any other comes soon or not at all.
+    may take as long as it takes; the answer to any other comes soon or not at all. `seconds`: it is given up after so
+    many already, because others wait for it.
     """
 
     query: Query
@@ -36,6 +37,7 @@ class Statement:
     alone: bool = False
     places: tuple[Any, ...] | None = None
     patient: bool = False
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

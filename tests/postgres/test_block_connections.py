@@ -248,3 +248,52 @@ def test_a_block_that_was_ended_by_hand_does_not_complete_its_job(app: Windlass,
     assert job.refresh().state == "failed"
     assert error is not None
     assert "COMMIT or ROLLBACK" in error.message
+
+
+AGAIN = [["COMMIT; BEGIN"], ["COMMIT", "BEGIN"], ["ROLLBACK", "BEGIN"], ["COMMIT AND CHAIN"]]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("end", AGAIN, ids=", ".join)
+def test_a_transaction_that_was_begun_by_hand_after_another_does_not_complete_the_job(
+    app: Windlass, end: list[str], kind: str
+) -> None:
+    def in_thread(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            connection.execute("INSERT INTO ledger VALUES ('before')")
+            for statement in end:
+                connection.execute(statement)
+            connection.execute("INSERT INTO ledger VALUES ('after')")
+
+    async def in_loop(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            await connection.execute("INSERT INTO ledger VALUES ('before')")
+            for statement in end:
+                await connection.execute(statement)
+            await connection.execute("INSERT INTO ledger VALUES ('after')")
+
+    job = app.task("ends", max_attempts=1)(in_thread if kind == "sync" else in_loop).enqueue()
+    app.run_worker(until_idle=True)
+    error = job.refresh().error
+    assert job.refresh().state == "failed"
+    assert error is not None
+    assert "COMMIT or ROLLBACK" in error.message
+    assert "after" not in entries(app)
+
+
+def test_settings_of_the_session_do_not_matter_to_that(app: Windlass) -> None:
+    @app.task
+    def changes(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            for name, value in [("timezone", "Asia/Tokyo"), ("datestyle", "German"), ("extra_float_digits", "-15")]:
+                connection.execute(f"SET {name} = '{value}'")
+            connection.execute("RESET ALL")
+            with connection.transaction():
+                connection.execute("INSERT INTO ledger VALUES ('once')")
+            with connection.pipeline():
+                connection.execute("INSERT INTO ledger VALUES ('twice')")
+
+    changes.using(max_attempts=1).enqueue()
+    app.run_worker(until_idle=True)
+    assert app.counts()["completed"] == 1
+    assert entries(app) == ["once", "twice"]

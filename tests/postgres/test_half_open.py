@@ -125,30 +125,35 @@ def test_a_block_whose_end_gets_no_answer_is_broken_off(
 ) -> None:
     monkeypatch.setattr("windlass.stores.postgres.blocks.ANSWER_SECONDS", ANSWER_SECONDS)
 
-    def silence() -> None:
-        proxy.silence(lambda line: b"written" in line.said)
+    starts: list[int] = []
+
+    def silence_the_first(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        if len(starts) == 1:
+            proxy.silence(lambda line: b"written" in line.said)
 
     if kind == "sync":
 
-        @app.task(backoff=0)
+        @app.task(max_attempts=1)
         def block(attempt: Attempt) -> None:
             with attempt.transaction() as connection:
                 connection.execute("INSERT INTO written VALUES (1)")
-                if attempt.number == 1:
-                    silence()
+                silence_the_first(attempt)
     else:
 
-        @app.task(backoff=0)
+        @app.task(max_attempts=1)
         async def block(attempt: Attempt) -> None:
             async with attempt.transaction() as connection:
                 await connection.execute("INSERT INTO written VALUES (1)")
-                if attempt.number == 1:
-                    silence()
+                silence_the_first(attempt)
 
     with psycopg.connect(fresh_postgres_url, autocommit=True) as looking:
         looking.execute("CREATE TABLE written (number integer)")
-        block.enqueue()
-        assert within_patience(lambda: app.run_worker(until_idle=True)) == 2
+        job = block.enqueue()
+        assert within_patience(lambda: app.run_worker(until_idle=True)) == 1
+        time.sleep(0.6)  # it is given back, and waits a little
+        assert within_patience(lambda: app.run_worker(until_idle=True)) == 1
+        assert (starts, job.refresh().state) == ([1, 1], "completed")
         assert looking.execute("SELECT count(*) FROM written").fetchone() == (1,)
 
 

@@ -135,6 +135,7 @@ ENDS: list[Callable[[Any], Any]] = [
     lambda connection: connection.execute("BEGIN"),
     lambda connection: connection.cursor().execute("COMMIT"),
     lambda connection: connection.cursor().connection.commit(),
+    lambda connection: connection.cursor().executescript("COMMIT; BEGIN"),
 ]
 
 

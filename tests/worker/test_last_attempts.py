@@ -17,7 +17,8 @@ import pytest
 
 from tests.proxy import Proxy
 from windlass import Attempt, Job, Windlass
-from windlass.operation import Operation
+from windlass.operation import Operation, Statement
+from windlass.stores.sql.query import Query
 from windlass.stores.store import ClaimRequest, Lease, Refusal
 
 from .conftest import until
@@ -225,3 +226,29 @@ async def test_a_worker_that_stops_before_its_handler_is_called_gives_the_job_ba
     left = await job.arefresh()
     assert (ran, left.state, left.attempt) == ([], "pending", 0)
     await app.aclose()
+
+
+async def test_a_beginning_that_gets_no_answer_does_not_hold_up_the_others_for_long(fresh_postgres_url: str) -> None:
+    parts = urlsplit(fresh_postgres_url)
+    with Proxy(str(parts.hostname), int(parts.port or 5432)) as proxy:
+        app = Windlass(proxy.before(fresh_postgres_url))
+        await app.amigrate()
+        begin, silenced, ran = app.store.begin, list[int](), list[int]()
+
+        def unanswered(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+            if not silenced:
+                yield Statement(Query("mark", "SELECT 'the line of the first one'"), alone=True)
+                silenced.append(proxy.silence(lambda line: b"the line of the first one" in line.said))
+            return (yield from begin(leases))
+
+        app.store.begin = unanswered  # type: ignore[method-assign]
+
+        @app.task(max_attempts=1)
+        async def once(n: int) -> None:
+            ran.append(n)
+
+        await app.aenqueue_many([once.call(n) for n in range(5)])
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: worker.completed == 5, 15)
+        assert (silenced, sorted(ran)) == ([1], [0, 1, 2, 3, 4])
+        await app.aclose()

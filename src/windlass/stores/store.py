@@ -109,6 +109,11 @@ class Connections(Protocol):
         """Whether the database asked for another try of that transaction: a deadlock, a serialisation failure, a write
         conflict."""
 
+    def is_unwilling(self, error: BaseException, *, committing: bool = False) -> bool:
+        """Whether a statement of ours in such a transaction failed for a reason that is not in the data: no privilege,
+        a read-only server, a full disk, a broken connection. `committing`: at its commit, where constraints and
+        triggers of the caller's own tables are heard too."""
+
     def close(self) -> None: ...
 
     async def aclose(self) -> None: ...

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop, current
-from ..block import BlockConflict
+from ..block import BlockConflict, BlockRefused
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
@@ -36,6 +36,7 @@ from ..outcome import (
 from ..policy import DEFAULT
 from ..task import Task
 from .processes import ChildProcesses
+from .refused_blocks import RefusedBlocks
 from .threads import Threads
 
 log = Log("windlass.worker")
@@ -56,6 +57,7 @@ class Executor:
         self.app = app
         self.threads = Threads()
         self.processes = ChildProcesses(self.threads)
+        self.refused_blocks = RefusedBlocks()
         self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
 
     def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
@@ -118,11 +120,13 @@ class Executor:
                 conflicts += 1
                 if conflicts < BLOCK_TRIES and not attempt.interrupted:
                     continue
-                result = error.__cause__ or error
+                result = BlockRefused(str(error)) if error.in_settlement else error.__cause__ or error
             except BaseException as error:  # recorded first, whatever it is
                 result = error
             break
         attempt.task = None
+        if not isinstance(result, BlockRefused):
+            self.refused_blocks.forget(job)
         if self.threads.closed and attempt.interrupter is not None:
             return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:
@@ -159,6 +163,8 @@ class Executor:
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
         if isinstance(result, LeaseLost):
             return None
+        if isinstance(result, BlockRefused):
+            result = self.refused_blocks.snooze(job, result)
         if isinstance(result, str):
             settlement = decide(job, attempt.token, result, random=random.random)
         else:

@@ -21,7 +21,7 @@ import msgspec
 
 from ..app import Windlass
 from ..attempt import Attempt, current
-from ..block import BlockConflict
+from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
 from ..job import Job
 from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze, describe_error
@@ -271,7 +271,9 @@ def _ended_badly(error: BaseException, task: Task[..., Any] | None) -> tuple[str
     """How the handler ended, as plain data: an exception of its own might not survive the journey."""
     if isinstance(error, Retry | Snooze):
         return type(error).__name__, (str(error), error.after, error.at)
-    if isinstance(error, Fail | Cancel | BlockConflict):
+    if isinstance(error, BlockConflict):
+        return "BlockConflict", (str(error), error.in_settlement)
+    if isinstance(error, Fail | Cancel | BlockRefused):
         return type(error).__name__, (str(error),)
     return "error", (describe_error(error), task is None or task.retry_rules.allow(error))
 
@@ -281,7 +283,10 @@ def _raised(kind: str, value: Any) -> BaseException:
         reason, after, at = value
         return {"Retry": Retry, "Snooze": Snooze}[kind](reason, after=after, at=at)
     if kind == "BlockConflict":
-        return BlockConflict(*value)
+        message, in_settlement = value
+        return BlockConflict(message, in_settlement=in_settlement)
+    if kind == "BlockRefused":
+        return BlockRefused(*value)
     if kind in ("Fail", "Cancel"):
         return {"Fail": Fail, "Cancel": Cancel}[kind](*value)
     described, retryable = value

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import InvalidOperation, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from ...errors import SchemaMismatch, StoreUnavailable
 from ...operation import Transient
-from .failures import is_undone
+from .failures import is_undone, translate
 
 if TYPE_CHECKING:
     from .connections import MongoConnections
@@ -37,3 +38,13 @@ async def atransaction(connections: MongoConnections) -> AsyncIterator[AsyncClie
 
 def is_transient(error: BaseException) -> bool:
     return isinstance(error, Transient) or (isinstance(error, PyMongoError) and is_undone(error))
+
+
+def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
+    """Whether a statement of ours in a block, or its commit, failed for a reason that is not in the data. A session
+    that the handler has ended itself is no such reason."""
+    if isinstance(error, InvalidOperation) or isinstance(error.__cause__, InvalidOperation):
+        return False
+    if isinstance(error, PyMongoError):
+        error = translate(error, "", in_transaction=True)
+    return isinstance(error, StoreUnavailable | SchemaMismatch)

@@ -44,7 +44,7 @@ from ...operation import (
 )
 from ..store import Purpose
 from .base import Brief, Fresh, Hurried
-from .blocks import atransaction, is_transient, transaction
+from .blocks import atransaction, is_transient, is_unwilling, transaction
 from .borrowed import Home, check_session
 from .failures import COMMIT_UNKNOWN, RAISED, translate
 from .target import Target
@@ -235,7 +235,7 @@ def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
 
 
 class MongoConnections:
-    is_transient = staticmethod(is_transient)
+    is_transient, is_unwilling = staticmethod(is_transient), staticmethod(is_unwilling)
 
     def __init__(self, target: Target, migrations: str) -> None:
         self.target = target

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel
-from psycopg.pq import PGconn, TransactionStatus
+from psycopg import IsolationLevel, generators
+from psycopg.pq import ExecStatus, PGconn, TransactionStatus
 
 from ...errors import Conflict
 from .borrowed import Home
@@ -26,6 +26,22 @@ from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
 from .pools import place
 
 TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+ENDED = (
+    "the transaction of this block was ended in it, by a COMMIT or ROLLBACK of yours: the block itself ends it, "
+    "together with the job. Raise to roll it back"
+)
+CLOSED = (
+    "the connection of this block was closed in it, and what was written there is undone: the block itself gives it "
+    "back. Raise to roll it back"
+)
+# In microseconds. Not as a text, which would change with the settings of the session.
+BEGAN_AT = b"(EXTRACT(epoch FROM pg_catalog.now()) * 1000000)::bigint"
+ENDED_MARK = "windlass: ended by hand"
+# Where the cast fails, COMMIT is not reached. With now() in it the server does not try the cast beforehand.
+COMMIT_IF_SAME = (
+    b"SELECT CASE WHEN %%s = %%s THEN 0 ELSE ('%s ' || pg_catalog.now()::text)::integer END; COMMIT"
+    % ENDED_MARK.encode()
+)
 RESET = "DISCARD ALL"
 RESET_SECONDS = 5.0
 
@@ -34,10 +50,37 @@ class Remembering:
     """Part of a connection: where it leads, and which error has aborted its transaction."""
 
     pgconn: Any
+    _pipeline: Any
+    broken: bool  # by another than the handler
     answer_seconds: float | None = None  # how long the handler's own statements take is the handler's business
     home: Home | None = None
     aborted_by: psycopg.Error | None = None
     is_read_only = False
+    began_at: bytes | None = None  # when the block's transaction began, which tells it from any other of the session
+
+    def _exec_command(self, command: Any, *arguments: Any) -> Any:
+        """What psycopg begins and commits a transaction with. A transaction that was ended by hand, with another begun
+        after it, looks like the first one from here. So the server is asked for the moment when the transaction began,
+        in the same message as BEGIN, and compares it in the same message as COMMIT."""
+        together = self._pipeline is None  # a pipeline takes one statement at a time
+        if together and isinstance(command, bytes) and command.startswith(b"BEGIN"):
+            result = yield from self._send(command + b"; SELECT " + BEGAN_AT)
+            self.began_at = result.get_value(0, 0)
+            return result
+        if together and command == b"COMMIT" and self.began_at is not None:
+            return (yield from self._send(COMMIT_IF_SAME % (BEGAN_AT, self.began_at)))
+        return (yield from super()._exec_command(command, *arguments))  # type: ignore[misc]
+
+    def _send(self, statements: bytes) -> Any:
+        """In one message; the server leaves out what comes after an error."""
+        self.pgconn.send_query(statements)
+        results = yield from generators.execute(self.pgconn)
+        if results[-1].status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            error = psycopg.errors.error_from_result(results[-1])
+            if ENDED_MARK in str(error):
+                raise Conflict(ENDED) from error
+            raise error
+        return results[-1]
 
     def remember(self, error: psycopg.Error) -> None:
         self.is_read_only = self.is_read_only or isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
@@ -59,10 +102,9 @@ class Remembering:
                     "(with connection.transaction(): …)"
                 ) from error
             case TransactionStatus.IDLE:
-                raise Conflict(
-                    "the transaction of this block was ended in it, by a COMMIT or ROLLBACK of yours: the block itself "
-                    "ends it, together with the job. Raise to roll it back"
-                )
+                raise Conflict(ENDED)
+            case TransactionStatus.UNKNOWN if not self.broken:
+                raise Conflict(CLOSED)
 
 
 class BlockConnection(Remembering, OwnConnection):

@@ -23,7 +23,7 @@ from ..urls import without_password
 from .asking import ask
 from .blocks import TRANSIENT, Blocks, checked
 from .borrowed import Home, borrow, borrow_async
-from .errors import mapped
+from .errors import is_unwilling, mapped
 from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink
 from .pools import AsyncPool, SyncPool
 
@@ -186,6 +186,8 @@ class PostgresConnections:
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, (*TRANSIENT, Transient))
+
+    is_unwilling = staticmethod(is_unwilling)
 
     # Ending
 

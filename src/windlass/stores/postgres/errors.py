@@ -20,6 +20,8 @@ from ..urls import without_password
 OF_THE_CONTENT = ("22", "23", "54")  # data exceptions, integrity, limits such as the size of an index row
 BROKEN = ("08", "57P", "40003")  # the connection, the server's end, a commit of which nobody knows
 READ_ONLY = "25006"
+# At a commit all other classes may come from a deferred constraint or trigger of the caller's own.
+OF_THE_SERVER = ("08", "40003", "53", "55", "57", "58", "XX", READ_ONLY)
 
 
 class mapped:
@@ -58,6 +60,18 @@ def translate(error: psycopg.Error, url: str | None) -> WindlassError:
     if state.startswith(OF_THE_CONTENT) or (not state and isinstance(error, psycopg.DataError)):
         return InvalidInput(f"PostgreSQL cannot store this: {_first_line(error)}")
     return Unwilling(f"PostgreSQL refused{f' ({state})' if state else ''}: {_first_line(error)}")
+
+
+def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
+    """Whether a statement of ours in the transaction of a block failed for a reason that is not in the data."""
+    if not isinstance(error, psycopg.Error):
+        return isinstance(error, StoreUnavailable | SchemaMismatch)
+    state = error.sqlstate or ""
+    if not state:
+        return isinstance(error, psycopg.OperationalError)
+    if committing or state.startswith("25"):  # also of a handler that was idle in its transaction for too long
+        return state.startswith(OF_THE_SERVER)
+    return isinstance(translate(error, None), StoreUnavailable | SchemaMismatch)
 
 
 def _first_line(error: Exception) -> str:

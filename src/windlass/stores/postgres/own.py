@@ -69,7 +69,8 @@ class Link:
     def hurry(self, step: Step) -> None:
         """How long its answers may take."""
         if isinstance(step, Statement) and not step.patient:
-            self.connection.answer_seconds = self.answer_seconds
+            seconds = self.answer_seconds
+            self.connection.answer_seconds = seconds if step.seconds is None else min(seconds, step.seconds)
         elif isinstance(step, Copy):
             self.connection.answer_seconds = max(COPY_SECONDS, self.answer_seconds)
         elif isinstance(step, Statement):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -16,6 +17,10 @@ from .entangling import Entangling
 from .places import Place, reason
 
 S = TypeVar("S", Settlement, Lease, Note)
+
+BEGIN_SECONDS = (
+    3.0  # for the mark of a last attempt: the worker's other last attempts wait for it, and it is sent again
+)
 
 
 class Settling(Entangling):
@@ -80,7 +85,7 @@ class Settling(Entangling):
     def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
         refusals: list[Refusal] = []
         for batch in _rounds(leases):
-            rows = yield self.many("begin", batch, alone=True)
+            rows = yield replace(self.many("begin", batch, alone=True), seconds=BEGIN_SECONDS)
             begun = {self.rows.to_uuid(row[0]) for row in rows}
             left = [lease for lease in batch if lease.id not in begun]
             places = (yield from self.whereabouts([lease.id for lease in left], alone=True)) if left else {}

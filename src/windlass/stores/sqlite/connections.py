@@ -21,7 +21,7 @@ from ..sql.query import Query
 from ..store import Purpose
 from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, is_locked_here, transaction
 from .borrowed import borrow, borrow_async
-from .own import BUSY_SECONDS, OwnLink, mapped
+from .own import BUSY_SECONDS, OwnLink, is_unwilling, mapped
 from .writer import Writer, read_with
 
 T = TypeVar("T")
@@ -113,6 +113,8 @@ class SqliteConnections:
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+    is_unwilling = staticmethod(is_unwilling)
 
     # The caller's own
 

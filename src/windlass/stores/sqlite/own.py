@@ -13,6 +13,7 @@ from ...operation import Begin, Commit, Rows, Statement, Step, Unwilling
 from .link import SqliteLink
 
 BUSY_SECONDS = 10.0
+OF_THE_DATA = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 
 
 class OwnLink(SqliteLink):
@@ -45,6 +46,14 @@ def takes_lock(step: Step) -> bool:
     if isinstance(step, Statement):
         return step.alone and len(step.query.statements) == 1 and len(step.each or (None,)) == 1
     return isinstance(step, Begin | Commit)
+
+
+def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
+    """Whether a statement of ours in a block failed for a reason that is not in the data: locked, read-only, full. At
+    the commit too: a constraint of the caller's own is an IntegrityError there."""
+    if isinstance(error, sqlite3.DatabaseError):
+        return not isinstance(error, OF_THE_DATA)
+    return isinstance(error, StoreUnavailable | SchemaMismatch)
 
 
 @contextmanager

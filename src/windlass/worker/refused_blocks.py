@@ -1,0 +1,44 @@
+"""How long a job waits after the store has refused its block (`attempt.transaction()`) for a reason not in the data.
+
+Nothing was committed, so the job is given back and no attempt is spent. Each further refusal doubles the wait. The
+counts are this worker's own: another worker begins with the short wait.
+"""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+from ..block import BlockRefused
+from ..job import Job
+from ..logs import Log, job_fields
+from ..outcome import Snooze, describe_error, without_secrets
+
+log = Log("windlass.worker")
+
+FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds, the first doubled from refusal to refusal, a quarter of it at random
+MOST_COUNTED = 10_000  # jobs
+
+
+class RefusedBlocks:
+    def __init__(self) -> None:
+        self._counts: dict[UUID, int] = {}
+
+    def snooze(self, job: Job, refusal: BlockRefused) -> Snooze:
+        """How the attempt ends instead."""
+        count = self._counts.pop(job.id, 0)
+        if len(self._counts) >= MOST_COUNTED:
+            del self._counts[next(iter(self._counts))]  # the oldest
+        self._counts[job.id] = count + 1
+        delay = min(FIRST_DELAY * 2.0 ** min(count, 30), LONGEST_DELAY) * random.uniform(0.75, 1.0)
+        reason = without_secrets(job, describe_error(refusal)).message
+        log.warning(
+            "job %s (%s): the store did not take its transaction. No attempt is spent, and it is tried again "
+            "in %.1f s: %s", job.id, job.type, delay, reason, extra=job_fields(job),
+        )  # fmt: skip
+        return Snooze(reason, after=delay)
+
+    def forget(self, job: Job) -> None:
+        """Its attempt has ended otherwise."""
+        if self._counts:
+            self._counts.pop(job.id, None)
