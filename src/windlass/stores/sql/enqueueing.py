@@ -5,6 +5,7 @@ A conflict is never an error to the database, so the caller's transaction stays 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -28,10 +29,17 @@ REPLACED_BY = (
 TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
 
 
+class PlacedJob(NewJob, kw_only=True, gc=False):
+    """A job whose number among the jobs of its order key was drawn before it is inserted."""
+
+    seq: int
+
+
 class Enqueueing(Waiting):
     """Part of a store: `enqueue`."""
 
     rows: ClassVar[RowReader]
+    has_one_writer: ClassVar[bool]  # then jobs are inserted in the order of their batch, and no two batches deadlock
 
     @property
     def sql(self) -> Library:
@@ -103,12 +111,14 @@ class _Adding:
     """One batch on its way in: who is added, who finds another in its place."""
 
     def __init__(self, store: Enqueueing, jobs: Sequence[NewJob], *, resent: bool) -> None:
-        self.store, self.jobs, self.resent = store, jobs, resent
+        self.store, self.jobs, self.resent = store, list(jobs), resent
         self.answers: dict[int, Enqueued] = {}
         self.created: list[UUID] = []
 
     def run(self) -> Operation[dict[int, Enqueued]]:
         waiting = self._leaders()
+        if not self.store.has_one_writer:
+            waiting = yield from self._sort(waiting)
         alone = len(self.jobs) == 1 and not self.resent and not self._by_window(waiting)
         alone = alone and not self.jobs[0].id_given and not self.jobs[0].blockers
         for _ in range(TRIES):
@@ -133,13 +143,34 @@ class _Adding:
             self.leader[position] = next((seen[key] for key in keys if key in seen), position)
             for key in keys:
                 seen.setdefault(key, self.leader[position])
-        leaders = [position for position, leader in self.leader.items() if position == leader]
         for position, leader in self.leader.items():
             job = self.jobs[position]
             if position != leader and job.id != self.jobs[leader].id and job.on_conflict == "raise":
                 raise _conflict(job)
-        # Keys, then ids: everyone takes them in the same order.
-        return sorted(leaders, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
+        return [position for position, leader in self.leader.items() if position == leader]
+
+    def _sort(self, positions: list[int]) -> Operation[list[int]]:
+        """By key, then by id: concurrent batches take these in the same order, so that they do not deadlock.
+
+        Jobs of one order key run in the order of the batch. They are numbered as they are inserted; where that may be
+        in another order, or at the second try only (a job whose unique key was held), they get their numbers here.
+        """
+        in_order = sorted(positions, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
+        lanes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for position in in_order:
+            job = self.jobs[position]
+            if job.order_key is not None:
+                lanes[job.tenant, job.order_key].append(position)
+        placed = [position for lane in lanes.values() if self._may_change_order(lane) for position in lane]
+        if placed:
+            rows = yield self.store.statement("draw_places", count=len(placed))
+            for position, (seq,) in zip(sorted(placed), sorted(rows), strict=True):
+                self.jobs[position] = PlacedJob(**msgspec.structs.asdict(self.jobs[position]), seq=seq)
+        return in_order
+
+    def _may_change_order(self, lane: list[int]) -> bool:
+        is_keyed = any(self.jobs[position].unique_key is not None for position in lane)
+        return len(lane) > 1 and (is_keyed or lane != sorted(lane))
 
     def _by_window(self, positions: Sequence[int]) -> list[int]:
         return [position for position in positions if self.jobs[position].unique_until in ("forever", "window")]

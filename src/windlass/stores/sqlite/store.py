@@ -38,6 +38,7 @@ HISTORY_COLUMNS = (
 class SqliteStore(SqlStore):
     package: ClassVar[str] = "windlass.stores.sqlite"
     rows: ClassVar[RowReader] = SQLITE_ROWS
+    has_one_writer: ClassVar[bool] = True
 
     def __init__(
         self, path: str, *, prefix: str = "windlass_", journal_mode: str | None = None, clock: Clock | None = None
