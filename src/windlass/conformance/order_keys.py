@@ -90,6 +90,20 @@ class OrderKeys:
         bench.admit()
         assert bench.claim_one().id == put_off.id
 
+    def test_one_that_is_made_due_at_once_does_not_overtake(self, bench: Bench) -> None:
+        """It may wait for so long after it was created, and that was a while ago; it is due from now on."""
+        fields: dict[str, Any] = {"unique_key": "u", "unique_until": "claimed", "on_conflict": "replace"}
+        debounced = add_ordered(bench, delay_seconds=600, **fields)
+        bench.pass_time(seconds=300)
+        waiting = bench.add(order_key="key")
+        bench.pass_time(seconds=1)
+        bench.enqueue(new_job(order_key="key", window_seconds=150, **fields))
+        bench.admit()
+        for job in (waiting, debounced):
+            held = bench.claim_one()
+            assert held.id == job.id
+            bench.accept(held.completes())
+
     def test_one_that_retries_holds_its_key_and_no_other(self, bench: Bench) -> None:
         first = add_ordered(bench)
         add_ordered(bench)
