@@ -181,7 +181,7 @@ class PostgresStore(SqlStore):
     def array(self, values: Sequence[Any]) -> list[Any]:
         return list(values)
 
-    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
+    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: object = None) -> Statement:
         if rows and name in IN_ARRAYS:
             arrays = {array: [getattr(row, field) for row in rows] for array, field in IN_ARRAYS[name].items()}
             return self.statement(name, alone=alone, **arrays)

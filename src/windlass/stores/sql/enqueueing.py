@@ -54,9 +54,20 @@ class Enqueueing(Waiting):
     def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
         raise NotImplementedError
 
-    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
-        """One query for many rows."""
+    def many(
+        self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: Any | None = None
+    ) -> Statement:
+        """One query for many rows. `now`: what `moment` has said."""
         raise NotImplementedError
+
+    def moment(self, count: int) -> Operation[Any | None]:
+        """The moment at which an operation on so many jobs makes them due; None: the database's own `now` does not
+        change within a transaction."""
+        yield from ()
+        return None
+
+    def replace_job(self, job: NewJob, now: Any | None) -> Statement:
+        return Statement(self.sql["replace_job"], {name: getattr(job, name) for name in REPLACED_BY})
 
     def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
         """A quicker way for many jobs that cannot collide with any; None where there is none."""
@@ -116,6 +127,7 @@ class _Adding:
         self.created: list[UUID] = []
 
     def run(self) -> Operation[dict[int, Enqueued]]:
+        self.now = yield from self.store.moment(len(self.jobs))
         waiting = self._leaders()
         if not self.store.has_one_writer:
             waiting = yield from self._sort(waiting)
@@ -181,15 +193,16 @@ class _Adding:
         held = self._by_window(positions)
         if held:
             keyed = [self.jobs[position] for position in held]
-            yield store.many("free_keys", keyed)
-            taken = yield store.many("add_keys", keyed)
+            yield store.many("free_keys", keyed, now=self.now)
+            taken = yield store.many("add_keys", keyed, now=self.now)
             mine = {store.rows.to_uuid(row[0]) for row in taken}
         else:
             mine = set()
         stuck = {position for position in held if self.jobs[position].id not in mine}
         free = [position for position in positions if position not in stuck]
         by_id = {self.jobs[position].id: position for position in free}
-        rows = yield store.many("add_jobs", [self.jobs[position] for position in free], alone=alone)
+        new_jobs = [self.jobs[position] for position in free]
+        rows = yield store.many("add_jobs", new_jobs, alone=alone, now=self.now)
         added = {store.rows.to_uuid(row[0]): row for row in rows}
         doubled = yield from self._drop_doubles(added)
         for id in added.keys() - doubled:
@@ -244,7 +257,7 @@ class _Adding:
             yield self.store.statement("undo_enqueue", ids=self.store.array(sorted(self.created)))
             raise _conflict(job)
         if job.on_conflict == "replace":
-            rows = yield Statement(self.store.sql["replace_job"], _replacement(job))
+            rows = yield self.store.replace_job(job, self.now)
             if rows:
                 there = (yield from self.store.get([holder.id]))[0]
             elif holder.until == "claimed" or there is None or there.finished:
@@ -262,7 +275,7 @@ class _Adding:
             answer = self.answers[leader]
             job = self.jobs[position]
             if job.on_conflict == "replace" and job.id != self.jobs[leader].id and not answer.job.finished:
-                yield Statement(self.store.sql["replace_job"], _replacement(job))
+                yield self.store.replace_job(job, self.now)
                 found = yield from self.store.get([answer.job.id])
                 answer = Enqueued(found[0] if found else answer.job, answer.created)
                 self.answers[leader] = answer
@@ -276,10 +289,6 @@ def _key(job: NewJob) -> Key:
 
 def _conflict(job: NewJob) -> Conflict:
     return Conflict(f"the unique key {job.unique_key!r} is taken by another job")
-
-
-def _replacement(job: NewJob) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in REPLACED_BY}
 
 
 def _gone(job: NewJob, id: UUID) -> Job:
