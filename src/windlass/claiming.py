@@ -17,6 +17,7 @@ from .identity import Identity
 from .job import Job
 from .lifecycle import PENDING
 from .operation import Operation
+from .outcome import give_back
 from .policy import Policy
 from .stores.store import Admitted, ClaimRequest, Store
 
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 LOCKED_SECONDS = 5.0  # that the next of one order key is waited for where somebody has it locked: a slow commit
 ARRIVING_LOOKS = 2  # more of a claim that found nothing, where jobs could not be admitted: most locks are short
+MOST_BYTES = 64 * 1024 * 1024  # of blockers' outputs that are held at once; one attempt may always have its own
+READ_TOGETHER = 8  # attempts whose blockers' outputs are read at once, at most: how large they are shows afterwards
 PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
 
 
@@ -91,23 +94,51 @@ class Claiming:
             attempts += [Attempt(app, self.bind(job), token) for job in jobs]
             if len(attempts) >= limit:
                 break
-        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
-        if waited:
-            found = yield from self.store.blockers([attempt.job.id for attempt in waited])
-            for attempt in waited:
-                attempt.had(found.get(attempt.job.id, ()))
         return attempts
+
+    def _read_blockers(self, waited: Sequence[Attempt]) -> Operation[int]:
+        """Give these attempts the outputs of their jobs' blockers, in order, until they are MOST_BYTES; to how many."""
+        done, room, count = 0, MOST_BYTES, 1
+        while done < len(waited) and room > 0:
+            some = waited[done : done + count]
+            found = yield from self.store.blockers([attempt.job.id for attempt in some])
+            size = 0
+            for attempt in some:
+                attempt.had(found.get(attempt.job.id, ()))
+                size += sum(len(blocker.output or "") for blocker in attempt.waited_for)
+            done, room = done + len(some), room - size
+            count = max(1, min(2 * count, READ_TOGETHER, room * len(some) // max(size, 1)))
+        return done
+
+    def _give_back(self, attempts: Sequence[Attempt]) -> Operation[object]:
+        return self.store.settle([give_back(attempt.job, attempt.token) for attempt in attempts])
+
+    def _with_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Those for whose blockers' outputs there is room; the other jobs go back to the queue."""
+        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
+        left = waited[self.run_operation(lambda: self._read_blockers(waited)) :] if waited else []
+        if left:
+            self.run_operation(lambda: self._give_back(left))
+        return _without(attempts, left)
+
+    async def _awith_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
+        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
+        left = waited[await self.arun_operation(lambda: self._read_blockers(waited)) :] if waited else []
+        if left:
+            await self.arun_operation(lambda: self._give_back(left))
+        return _without(attempts, left)
 
     def claim(
         self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
         order_key: str | None = None, tenant: str | None = None, lease: Duration | None = 60, worker: str | None = None,
     ) -> list[Attempt]:  # fmt: skip
         """Take up to `limit` due jobs for a loop of one's own: of all `queues` and `types` or of those named, or the
-        next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`."""
+        next of one `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`. It may be fewer where what
+        their blockers returned is more than 64 MB: the others stay in the queue."""
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for number, pause in enumerate(_while_locked()):
             held_up = self.admit_all().left > 0 and number < ARRIVING_LOOKS
-            attempts = self.run_operation(claim)
+            attempts = self._with_blockers(self.run_operation(claim))
             if attempts or (order_key is None and not held_up):
                 break
             is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)
@@ -123,7 +154,7 @@ class Claiming:
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for number, pause in enumerate(_while_locked()):
             held_up = (await self.aadmit_all()).left > 0 and number < ARRIVING_LOOKS
-            attempts = await self.arun_operation(claim)
+            attempts = await self._awith_blockers(await self.arun_operation(claim))
             if attempts or (order_key is None and not held_up):
                 break
             is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)
@@ -144,6 +175,11 @@ class Claiming:
             return False
         now = yield from self.store.now()
         return head.run_at <= now and (head.expires_at is None or head.expires_at > now)
+
+
+def _without(attempts: list[Attempt], left: list[Attempt]) -> list[Attempt]:
+    ids = {attempt.job.id for attempt in left}
+    return [attempt for attempt in attempts if attempt.job.id not in ids]
 
 
 def _while_locked() -> Iterator[float]:

@@ -126,6 +126,25 @@ def enqueue_settle_holder(scene: Scene) -> Pair:
     assert there == {id: "completed"} | ({new.id: "pending"} if answer.created else {})
 
 
+@pair("enqueue of a line/settle of the holder of its first job's key")
+def enqueue_line_settle_holder(scene: Scene) -> Pair:
+    """Where the first job is inserted at the second try only, it is still the first of its order key."""
+    id, token = scene.running(unique_key=KEY, unique_until="finished")
+    batch = [unique("finished", order_key="line"), new_job(order_key="line")]
+    performance = yield (
+        lambda: scene.store.enqueue(batch),
+        lambda: scene.store.settle([settlement(id, token, "completed")]),
+    )
+    answers, refused = succeeded(performance)
+    assert not refused
+    expected = [answer.job.id for answer in answers if answer.created]
+    scene.do("admit", 10)
+    for expected_id in expected:
+        (job,) = scene.do("claim", request := scene.request())
+        assert job.id == expected_id
+        scene.do("settle", [settlement(job.id, request.token, "completed")])
+
+
 def enqueue_claim_holder(scene: Scene, on_conflict: str) -> Pair:
     id = scene.waiting(unique_key=KEY, unique_until="claimed", input='{"from":"before"}')
     new = unique("claimed", on_conflict, input='{"from":"after"}')

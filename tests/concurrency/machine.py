@@ -117,10 +117,9 @@ class Queue(RuleBasedStateMachine):
     def enqueue_hanging(self, jobs: list[Hanging]) -> None:
         """Jobs with order keys and jobs that wait for others: for what is there, or for what comes before them in the
         batch. Whoever has enqueued them lets them in."""
-        ids = sorted(self.new_id() for _ in jobs)  # as they are made: of one batch, the order is that of the ids
         batch: list[NewJob] = []
-        for one, id in zip(jobs, ids, strict=True):
-            batch.append(self.hang(one, id, before=[new.id for new in batch]))
+        for one in jobs:
+            batch.append(self.hang(one, self.new_id(), before=[new.id for new in batch]))
         self.send(batch)
         self.sent.append(batch)
         self.admit()

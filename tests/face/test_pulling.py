@@ -150,3 +150,30 @@ async def test_what_nobody_has_locked_is_not_waited_for(
     began = time.monotonic()
     assert await either.claim(1, order_key="key", types=["other"] if why == "another type" else None) == []
     assert time.monotonic() - began < 30
+
+
+async def test_results_of_blockers_are_bounded(app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a claim would read beyond the bound stays in the queue, unspent; one job always has its own."""
+    monkeypatch.setattr("windlass.claiming.MOST_BYTES", 10_000)
+    blockers = [await either.enqueue("read", {}, queue="read") for _ in range(20)]
+    for job in blockers:
+        await either.enqueue("join", {}, queue="join", after=[job], max_attempts=1)
+    await either.enqueue("plain", {}, queue="join")
+    for attempt in await either.claim(20, queues=["read"]):
+        size = 50_000 if attempt.job.id == blockers[10].id else 3000
+        await either.of(attempt).complete("x" * size)
+    held: list[int] = []
+    plain = 0
+    while attempts := await either.claim(100, queues=["join"]):
+        counts = await either.counts()
+        assert counts.pending == 21 - plain - len(held) - len(attempts), "what was not given is not in the queue"
+        sizes = [len(output) for attempt in attempts for output in attempt.blockers]
+        assert sum(sizes) <= 10_000 + 50_000 + 3 * 3000
+        assert len(sizes) <= 10
+        assert all(attempt.number == 1 for attempt in attempts)
+        plain += sum(attempt.job.type == "plain" for attempt in attempts)
+        held += sizes
+        for attempt in attempts:
+            await either.of(attempt).complete(None)
+    assert sorted(held) == [3000] * 19 + [50_000]
+    assert plain == 1

@@ -78,6 +78,18 @@ class Asynchronous:
 
         self.run(bench, test)
 
+    def test_unique_keys_do_not_change_the_order_of_a_batch(self, bench: Bench) -> None:
+        async def test(loop: Loop) -> None:
+            jobs = [new_job(order_key="key", unique=Unique(f"{9 - number}")) for number in range(3)]
+            await loop.run(lambda: loop.store.enqueue(jobs))
+            await loop.run(lambda: loop.store.admit(10))
+            for job in jobs:
+                (held,) = await loop.claim()
+                assert held.id == job.id
+                await loop.run(lambda held=held: loop.store.settle([held.completes()]))  # type: ignore[misc]
+
+        self.run(bench, test)
+
     def test_a_stale_token_is_refused(self, bench: Bench) -> None:
         async def test(loop: Loop) -> None:
             await loop.add()

@@ -6,7 +6,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import pytest
 
+from ..errors import Conflict, InvalidInput
 from ..job import NewJob
 from ..outcome import Settlement
 from .bench import Bench, Held, new_job
@@ -43,6 +45,17 @@ class Chains:
         bench.accept(settlement)
         bench.accept(settlement)
         assert bench.counts()["pending"] == 1
+
+    def test_a_place_that_is_taken_is_refused_for_good(self, bench: Bench) -> None:
+        """A job that is not kept comes again under its id, while the chain that it began goes on."""
+        id = UUID(int=1)
+        bench.accept(going_on(bench.hold(id=id, keep_seconds=0), queue="later"))
+        again = bench.hold(id=id, keep_seconds=0)
+        with pytest.raises((Conflict, InvalidInput)):
+            bench.settle(going_on(again))
+        assert bench.look(again).state == "running"
+        bench.accept(again.completes())
+        assert bench.counts().total == 1
 
     def test_in_one_batch_with_others(self, bench: Bench) -> None:
         plain, chained, stale = bench.hold(), bench.hold(), bench.hold()

@@ -17,6 +17,29 @@ from .chains import going_on
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
+class OneMoment:
+    """What one operation makes due, it makes due at one moment: then priorities and ids decide who goes first."""
+
+    @pytest.mark.parametrize("unique", [False, True], ids=["plain", "unique"])
+    def test_jobs_of_one_batch(self, bench: Bench, unique: bool) -> None:
+        jobs = [new_job(unique=Unique(f"key {n}") if unique else None) for n in range(500)]
+        answers = bench.enqueue(*jobs)
+        assert len({(answer.job.run_at, answer.job.created_at) for answer in answers}) == 1
+
+    def test_a_job_that_a_batch_replaces(self, bench: Bench) -> None:
+        unique = Unique("key", until="claimed", on_conflict="replace")
+        bench.add(unique=unique)
+        bench.pass_time(seconds=60)
+        *added, replaced = bench.enqueue(*(new_job() for _ in range(500)), new_job(unique=unique))
+        assert {answer.job.run_at for answer in added} == {replaced.job.run_at}
+
+    def test_jobs_that_are_brought_back_together(self, bench: Bench) -> None:
+        jobs = bench.add_many(300)
+        bench.cancel(*jobs)
+        bench.retry(*jobs)
+        assert len({job.run_at for job in bench.get(*(job.id for job in jobs))}) == 1
+
+
 class PastMoments:
     @pytest.mark.parametrize("count", [1, 5, 60])
     @pytest.mark.parametrize("fields", [{}, {"id_given": True}, {"unique": True}], ids=["plain", "given", "unique"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from ..job import Job
+import pytest
+
+from ..job import Job, NewJob
+from ..unique import Unique
 from .bench import Bench, Held, new_job
 from .chains import going_on
 
@@ -18,6 +22,19 @@ def add_ordered(bench: Bench, key: str = "key", **fields: Any) -> Job:
 
 def ids(held: list[Held]) -> list[UUID]:
     return [one.id for one in held]
+
+
+ID_OF_ITS_OWN: dict[str, Any] = {"id": UUID(int=1)}
+
+# Each makes the job at one position of a batch. Sorted by its unique key or by its id, the batch would be turned round.
+OUT_OF_ORDER: dict[str, Callable[[int], NewJob]] = {
+    "unique keys": lambda number: new_job(order_key="key", unique=Unique(f"{9 - number}")),
+    "kept unique keys": lambda number: new_job(order_key="key", unique=Unique(f"{9 - number}", until="forever")),
+    "own ids": lambda number: new_job(order_key="key", id=UUID(int=9 - number)),
+    "ids of any order": lambda number: new_job(order_key="key", id=UUID(int=9 - number), id_given=False),
+    "some unique keys": lambda number: new_job(order_key="key", unique=Unique("unique") if number == 1 else None),
+    "one own id": lambda number: new_job(order_key="key", **ID_OF_ITS_OWN if number == 3 else {}),
+}
 
 
 class OrderKeys:
@@ -46,6 +63,18 @@ class OrderKeys:
             assert held.id == job.id
             bench.accept(held.completes())
 
+    @pytest.mark.parametrize("make", OUT_OF_ORDER.values(), ids=OUT_OF_ORDER)
+    def test_unique_keys_and_ids_do_not_change_the_order_of_a_batch(
+        self, bench: Bench, make: Callable[[int], NewJob]
+    ) -> None:
+        jobs = [make(number) for number in range(5)]
+        bench.enqueue(*jobs)
+        bench.admit()
+        for job in jobs:
+            held = bench.claim_one()
+            assert held.id == job.id
+            bench.accept(held.completes())
+
     def test_one_that_is_put_off_leaves_the_line_until_then(self, bench: Bench) -> None:
         fields: dict[str, Any] = {"unique_key": "u", "unique_until": "claimed", "on_conflict": "replace"}
         first, put_off = add_ordered(bench), add_ordered(bench, **fields)
@@ -60,6 +89,20 @@ class OrderKeys:
         bench.pass_time(seconds=61)
         bench.admit()
         assert bench.claim_one().id == put_off.id
+
+    def test_one_that_is_made_due_at_once_does_not_overtake(self, bench: Bench) -> None:
+        """It may wait for so long after it was created, and that was a while ago; it is due from now on."""
+        fields: dict[str, Any] = {"unique_key": "u", "unique_until": "claimed", "on_conflict": "replace"}
+        debounced = add_ordered(bench, delay_seconds=600, **fields)
+        bench.pass_time(seconds=300)
+        waiting = bench.add(order_key="key")
+        bench.pass_time(seconds=1)
+        bench.enqueue(new_job(order_key="key", window_seconds=150, **fields))
+        bench.admit()
+        for job in (waiting, debounced):
+            held = bench.claim_one()
+            assert held.id == job.id
+            bench.accept(held.completes())
 
     def test_one_that_retries_holds_its_key_and_no_other(self, bench: Bench) -> None:
         first = add_ordered(bench)

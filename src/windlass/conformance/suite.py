@@ -23,7 +23,7 @@ from .hand_over import HandingOver
 from .if_failed import FailingBlockers
 from .kept_keys import KeptKeys
 from .migrate import Migrating
-from .moments import PastMoments
+from .moments import OneMoment, PastMoments
 from .note import Noting
 from .options import GivenOptions
 from .order_keys import OrderKeys
@@ -75,6 +75,7 @@ class Conformance:
     TestUniqueScopes = UniqueScopes
     TestOwnKeys = OwnKeys
     TestPastMoments = PastMoments
+    TestOneMoment = OneMoment
 
     TestStuck = Stuck
 

@@ -159,7 +159,8 @@ class Store(Protocol):
         A key counts among jobs of one tenant and `unique_scope`. Keys that a live job holds (until `claimed`, until
         `finished`) and keys that outlive it (`forever`, for a time) are two sets: the same text in both is two keys.
         The answer for a key whose job is gone has the job's id and little else. A conflict never spoils the caller's
-        transaction. Keys are taken in order; a key held by another open transaction is waited for.
+        transaction. Keys are taken in order; a key held by another open transaction is waited for. Jobs of one order
+        key run in the order in which they were given, whatever their unique keys and ids.
         """
 
     def free_own_key(self, id: UUID, token: UUID, scope: str, key: str) -> Operation[None]:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
+from ..claiming import MOST_BYTES
 from ..job import Job
 from ..logs import Log, job_fields
 from ..operation import Operation
@@ -26,7 +27,6 @@ from ..stores.store import Lease
 
 log = Log("windlass.worker")
 
-MOST_BYTES = 64 * 1024 * 1024  # of blockers' outputs that running attempts hold; one attempt may always have its own
 FIRST_DELAY, LONGEST_DELAY = 0.05, 5.0  # seconds between tries while the store does not answer
 STEP_SECONDS = 0.002  # for the first step of a handler in a thread
 LONGEST_STEP = 0.05  # before the next one begins although this handler, behind some middleware, has not

@@ -15,7 +15,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from ...errors import InvalidInput, StoreUnavailable, WindlassError
+from ...errors import Conflict, InvalidInput, StoreUnavailable, WindlassError
 from ...operation import Interrupted, Transient, Unwilling
 
 RAISED = (PyMongoError, BSONError, OverflowError)
@@ -70,6 +70,8 @@ def translate(error: Exception, place: str, *, in_transaction: bool) -> Windlass
 def translate_refusal(error: OperationFailure, place: str, in_transaction: bool) -> WindlassError:
     codes = all_codes(error)
     if DUPLICATE_KEY in codes:
+        if in_transaction and is_of_chain(error):  # whoever tries again finds it taken again
+            return Conflict("another job has the next place of the chain already")
         return Transient(shorten(error)) if in_transaction else Duplicate(shorten(error))
     if NO_INDEX in codes:
         return NoSuchIndex(shorten(error))
@@ -94,6 +96,12 @@ def is_undone(error: PyMongoError) -> bool:
         case OperationFailure():  # the server aborts what is too old, and puts no label on the operation it interrupts
             return TOO_OLD in all_codes(error)
     return False
+
+
+def is_of_chain(error: OperationFailure) -> bool:
+    """Whether it is the place in a chain that is taken: its index is the only one that has this field."""
+    details = error.details or {}
+    return any("chain_index" in one.get("keyPattern", ()) for one in (details, *details.get("writeErrors", ())))
 
 
 def all_codes(error: OperationFailure) -> set[int]:

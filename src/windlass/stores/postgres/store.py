@@ -19,6 +19,7 @@ from ...operation import Copy, Operation, Statement
 from ...outcome import Settlement
 from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..names import check_name
+from ..sql.enqueueing import PlacedJob
 from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
 from ..sql.store import PLAIN, SqlStore
@@ -120,6 +121,7 @@ HISTORY_COLUMNS = (
 class PostgresStore(SqlStore):
     package: ClassVar[str] = "windlass.stores.postgres"
     rows: ClassVar[RowReader] = POSTGRES_ROWS
+    has_one_writer: ClassVar[bool] = False
 
     def __init__(
         self, url: str, *, schema: str = "public", prefix: str = "windlass_", pool_size: int = 10,
@@ -179,11 +181,11 @@ class PostgresStore(SqlStore):
     def array(self, values: Sequence[Any]) -> list[Any]:
         return list(values)
 
-    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
+    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: object = None) -> Statement:
         if rows and name in IN_ARRAYS:
             arrays = {array: [getattr(row, field) for row in rows] for array, field in IN_ARRAYS[name].items()}
             return self.statement(name, alone=alone, **arrays)
-        if len(rows) == 1 and name == "add_jobs":
+        if len(rows) == 1 and name == "add_jobs" and not isinstance(rows[0], PlacedJob):
             return Statement(self.sql["add_job"], msgspec.structs.asdict(rows[0]), alone=alone)
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
 

@@ -5,6 +5,7 @@ A conflict is never an error to the database, so the caller's transaction stays 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -28,10 +29,17 @@ REPLACED_BY = (
 TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
 
 
+class PlacedJob(NewJob, kw_only=True, gc=False):
+    """A job whose number among the jobs of its order key was drawn before it is inserted."""
+
+    seq: int
+
+
 class Enqueueing(Waiting):
     """Part of a store: `enqueue`."""
 
     rows: ClassVar[RowReader]
+    has_one_writer: ClassVar[bool]  # then jobs are inserted in the order of their batch, and no two batches deadlock
 
     @property
     def sql(self) -> Library:
@@ -46,9 +54,20 @@ class Enqueueing(Waiting):
     def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
         raise NotImplementedError
 
-    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
-        """One query for many rows."""
+    def many(
+        self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: Any | None = None
+    ) -> Statement:
+        """One query for many rows. `now`: what `moment` has said."""
         raise NotImplementedError
+
+    def moment(self, count: int) -> Operation[Any | None]:
+        """The moment at which an operation on so many jobs makes them due; None: the database's own `now` does not
+        change within a transaction."""
+        yield from ()
+        return None
+
+    def replace_job(self, job: NewJob, now: Any | None) -> Statement:
+        return Statement(self.sql["replace_job"], {name: getattr(job, name) for name in REPLACED_BY})
 
     def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
         """A quicker way for many jobs that cannot collide with any; None where there is none."""
@@ -103,12 +122,15 @@ class _Adding:
     """One batch on its way in: who is added, who finds another in its place."""
 
     def __init__(self, store: Enqueueing, jobs: Sequence[NewJob], *, resent: bool) -> None:
-        self.store, self.jobs, self.resent = store, jobs, resent
+        self.store, self.jobs, self.resent = store, list(jobs), resent
         self.answers: dict[int, Enqueued] = {}
         self.created: list[UUID] = []
 
     def run(self) -> Operation[dict[int, Enqueued]]:
+        self.now = yield from self.store.moment(len(self.jobs))
         waiting = self._leaders()
+        if not self.store.has_one_writer:
+            waiting = yield from self._sort(waiting)
         alone = len(self.jobs) == 1 and not self.resent and not self._by_window(waiting)
         alone = alone and not self.jobs[0].id_given and not self.jobs[0].blockers
         for _ in range(TRIES):
@@ -133,13 +155,34 @@ class _Adding:
             self.leader[position] = next((seen[key] for key in keys if key in seen), position)
             for key in keys:
                 seen.setdefault(key, self.leader[position])
-        leaders = [position for position, leader in self.leader.items() if position == leader]
         for position, leader in self.leader.items():
             job = self.jobs[position]
             if position != leader and job.id != self.jobs[leader].id and job.on_conflict == "raise":
                 raise _conflict(job)
-        # Keys, then ids: everyone takes them in the same order.
-        return sorted(leaders, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
+        return [position for position, leader in self.leader.items() if position == leader]
+
+    def _sort(self, positions: list[int]) -> Operation[list[int]]:
+        """By key, then by id: concurrent batches take these in the same order, so that they do not deadlock.
+
+        Jobs of one order key run in the order of the batch. They are numbered as they are inserted; where that may be
+        in another order, or at the second try only (a job whose unique key was held), they get their numbers here.
+        """
+        in_order = sorted(positions, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
+        lanes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for position in in_order:
+            job = self.jobs[position]
+            if job.order_key is not None:
+                lanes[job.tenant, job.order_key].append(position)
+        placed = [position for lane in lanes.values() if self._may_change_order(lane) for position in lane]
+        if placed:
+            rows = yield self.store.statement("draw_places", count=len(placed))
+            for position, (seq,) in zip(sorted(placed), sorted(rows), strict=True):
+                self.jobs[position] = PlacedJob(**msgspec.structs.asdict(self.jobs[position]), seq=seq)
+        return in_order
+
+    def _may_change_order(self, lane: list[int]) -> bool:
+        is_keyed = any(self.jobs[position].unique_key is not None for position in lane)
+        return len(lane) > 1 and (is_keyed or lane != sorted(lane))
 
     def _by_window(self, positions: Sequence[int]) -> list[int]:
         return [position for position in positions if self.jobs[position].unique_until in ("forever", "window")]
@@ -150,15 +193,16 @@ class _Adding:
         held = self._by_window(positions)
         if held:
             keyed = [self.jobs[position] for position in held]
-            yield store.many("free_keys", keyed)
-            taken = yield store.many("add_keys", keyed)
+            yield store.many("free_keys", keyed, now=self.now)
+            taken = yield store.many("add_keys", keyed, now=self.now)
             mine = {store.rows.to_uuid(row[0]) for row in taken}
         else:
             mine = set()
         stuck = {position for position in held if self.jobs[position].id not in mine}
         free = [position for position in positions if position not in stuck]
         by_id = {self.jobs[position].id: position for position in free}
-        rows = yield store.many("add_jobs", [self.jobs[position] for position in free], alone=alone)
+        new_jobs = [self.jobs[position] for position in free]
+        rows = yield store.many("add_jobs", new_jobs, alone=alone, now=self.now)
         added = {store.rows.to_uuid(row[0]): row for row in rows}
         doubled = yield from self._drop_doubles(added)
         for id in added.keys() - doubled:
@@ -213,7 +257,7 @@ class _Adding:
             yield self.store.statement("undo_enqueue", ids=self.store.array(sorted(self.created)))
             raise _conflict(job)
         if job.on_conflict == "replace":
-            rows = yield Statement(self.store.sql["replace_job"], _replacement(job))
+            rows = yield self.store.replace_job(job, self.now)
             if rows:
                 there = (yield from self.store.get([holder.id]))[0]
             elif holder.until == "claimed" or there is None or there.finished:
@@ -231,7 +275,7 @@ class _Adding:
             answer = self.answers[leader]
             job = self.jobs[position]
             if job.on_conflict == "replace" and job.id != self.jobs[leader].id and not answer.job.finished:
-                yield Statement(self.store.sql["replace_job"], _replacement(job))
+                yield self.store.replace_job(job, self.now)
                 found = yield from self.store.get([answer.job.id])
                 answer = Enqueued(found[0] if found else answer.job, answer.created)
                 self.answers[leader] = answer
@@ -245,10 +289,6 @@ def _key(job: NewJob) -> Key:
 
 def _conflict(job: NewJob) -> Conflict:
     return Conflict(f"the unique key {job.unique_key!r} is taken by another job")
-
-
-def _replacement(job: NewJob) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in REPLACED_BY}
 
 
 def _gone(job: NewJob, id: UUID) -> Job:

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from ...clock import Clock
+from ...job import NewJob
 from ...lifecycle import PENDING
 from ...operation import Operation, Rows, Statement
 from ...outcome import Settlement
@@ -38,6 +39,7 @@ HISTORY_COLUMNS = (
 class SqliteStore(SqlStore):
     package: ClassVar[str] = "windlass.stores.sqlite"
     rows: ClassVar[RowReader] = SQLITE_ROWS
+    has_one_writer: ClassVar[bool] = True
 
     def __init__(
         self, path: str, *, prefix: str = "windlass_", journal_mode: str | None = None, clock: Clock | None = None
@@ -77,9 +79,27 @@ class SqliteStore(SqlStore):
     def array(self, values: Sequence[Any]) -> str:
         return msgspec.json.encode(list(values)).decode()
 
-    def many(self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False) -> Statement:
-        each = [msgspec.structs.asdict(row) for row in rows]
-        return Statement(self.sql[name], each=each, alone=alone and len(each) == 1)
+    def many(
+        self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: int | None = None
+    ) -> Statement:
+        return self._each(name, [msgspec.structs.asdict(row) for row in rows], now, alone=alone and len(rows) == 1)
+
+    def _each(self, name: str, each: list[dict[str, Any]], now: int | None, *, alone: bool = False) -> Statement:
+        if now is None:
+            return Statement(self.sql[name], each=each, alone=alone)
+        for one in each:
+            one["now"] = now
+        return Statement(self.sql.variant(name, now=":now"), each=each, alone=alone)
+
+    def moment(self, count: int) -> Operation[int | None]:
+        """SQLite reads its clock anew for each row that it is given."""
+        if count < 2:
+            return None
+        ((now,),) = yield self.statement("now")
+        return int(now)
+
+    def replace_job(self, job: NewJob, now: int | None) -> Statement:
+        return self.many("replace_job", [job], now=now)
 
     def in_order(self, rows: Rows) -> Rows:
         try:
@@ -144,7 +164,8 @@ class SqliteStore(SqlStore):
         return self.statement(name, given=self.array(list(counts.items())))
 
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
-        rows = yield Statement(self.sql["bring_back"], each=[{"id": id} for id in ids])
+        now = yield from self.moment(len(ids))
+        rows = yield self._each("bring_back", [{"id": id} for id in ids], now)
         yield self._tally(Counter((row[1], row[2], row[3]) for row in rows), -1)
         return {(id := UUID(row[0])): Change(id, True, PENDING, row[1]) for row in rows}
 

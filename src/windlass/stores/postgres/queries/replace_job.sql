@@ -1,12 +1,12 @@
--- Put off, it leaves the line of its order key until then.
+-- Put off, it leaves the line of its order key until then. Made due, it does not overtake those that were due before.
 UPDATE {jobs} SET
     lane = CASE WHEN lane = 1 AND least(
         greatest(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
         created_at + make_interval(secs => :window_seconds::float8)) > {now} THEN 0 ELSE lane END,
     input = :input::text::json,
-    run_at = least(
+    run_at = greatest(least(
         greatest(:run_at::timestamptz, {now}) + make_interval(secs => :delay_seconds::float8),
-        created_at + make_interval(secs => :window_seconds::float8)),
+        created_at + make_interval(secs => :window_seconds::float8)), CASE WHEN lane IN (0, 1) THEN {now} END),
     rank = :rank::smallint,
     labels = :labels::text,
     expires_at = coalesce(:expires_at::timestamptz, {now} + make_interval(secs => :expires_seconds::float8))
