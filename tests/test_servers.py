@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import psycopg
 import pytest
 from pymongo import MongoClient
 
-from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE
+from tests.servers import MEMORY, MONGODB_VARIABLE, POSTGRES_VARIABLE, SPARE_BYTES
 from windlass.embedded import MongodbServer, PostgresServer, Server, ServerError
 
 ROOT = Path(__file__).parent.parent
@@ -147,3 +148,21 @@ def test_nothing_is_left_however_the_runner_ends(kind_of_end: signal.Signals, tm
     _, alive = psutil.wait_procs(descendants, timeout=30)
     assert alive == []
     assert not any(folder.exists() for folder in folders)
+
+
+def test_in_memory_their_files_are_where_there_is_room_and_are_removed() -> None:
+    show = "import os, tempfile; print(os.environ.get('TMPDIR'), tempfile.mkdtemp())"
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    urls = {POSTGRES_VARIABLE: "postgresql://unused", MONGODB_VARIABLE: "mongodb://unused"}
+    command = [sys.executable, "-m", "tests.servers", "--in-memory", "--", sys.executable, "-c", show]
+    done = subprocess.run(command, cwd=ROOT, env=environment | urls, capture_output=True, text=True, check=True)
+    folder, file = done.stdout.split()
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 * SPARE_BYTES:
+        assert file.startswith(f"{folder}/")
+        assert Path(folder).parent == MEMORY
+        assert not Path(folder).exists()
+    given = subprocess.run(
+        command, cwd=ROOT, env=environment | urls | {"TMPDIR": "/tmp"}, capture_output=True, text=True, check=True
+    )
+    assert given.stdout.startswith("/tmp ")
+    shutil.rmtree(given.stdout.split()[1])
