@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import Enum
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 LOG_LINES = 100  # of an attempt that are kept
 LINE_LIMIT = 1000
-RENEW_TRIES, RENEW_PAUSE = 100, 0.05  # of a lease whose row is locked, and seconds between them
+RENEW_SECONDS, RENEW_PAUSE = 5.0, 0.05  # for which a lease is tried whose row is locked, and between tries
 
 
 class Stop(Enum):
@@ -264,16 +265,17 @@ class Attempt:
     def _renew(self) -> Operation[datetime]:
         """Hold the job for another lease from now on; when that ends."""
         self._refuse_in_block("a lease is renewed by the worker, or before the block")
-        for _ in range(RENEW_TRIES):
+        deadline = time.monotonic() + RENEW_SECONDS
+        while True:
             (renewal,) = yield from self.app.store.renew([self.renewing()])
             if not renewal.locked:
                 break
+            if time.monotonic() > deadline:
+                raise Conflict(
+                    f"job {self.job.id}: another transaction holds its row, so its lease still ends at "
+                    f"{renewal.expires_at}: call renew() again"
+                )
             yield Sleep(RENEW_PAUSE)  # another transaction has its row: most locks are short
-        else:
-            raise Conflict(
-                f"job {self.job.id}: another transaction holds its row, so its lease still ends at "
-                f"{renewal.expires_at}: call renew() again"
-            )
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
         self.renewed(renewal.expires_at)

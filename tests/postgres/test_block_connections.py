@@ -16,7 +16,8 @@ LEFT_BEHIND = """
 SELECT current_setting('search_path'), current_setting('application_name'), to_regclass('pg_temp.scratch') IS NULL,
     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
     (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_listening_channels()),
-    current_user = session_user, current_setting('transaction_isolation')
+    current_user = session_user, current_setting('default_transaction_read_only'), current_setting('statement_timeout'),
+    current_setting('transaction_isolation')
 """
 CLUTTER = (
     "CREATE TEMPORARY TABLE scratch (a integer)",
@@ -26,6 +27,8 @@ CLUTTER = (
     "SET search_path = pg_catalog",
     "SET application_name = 'changed'",
     "SET default_transaction_isolation = 'serializable'",
+    "SET default_transaction_read_only = on",
+    "SET statement_timeout = '7s'",
 )
 
 
@@ -157,6 +160,40 @@ async def test_a_late_write_in_async_code_reaches_no_other_block(app: Windlass) 
         await app.arun_worker(until_idle=True, concurrency=1)
     assert len(refused) == 1
     assert entries(app) == ["second"]
+    await app.aclose()
+
+
+def set_read_only(url: str, value: str) -> None:
+    """For sessions that begin after this."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        database = psycopg.sql.Identifier(connection.info.dbname)
+        statement = psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = " + value)
+        connection.execute(statement.format(database))
+
+
+def test_a_session_that_cannot_write_is_given_to_no_further_sync_block(app: Windlass) -> None:
+    """As after a failover: the session began on a server that takes no writes, and a reset changes nothing of that."""
+    blocks = app.store.connections.transaction
+    set_read_only(app.url, "on")
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), blocks() as connection:
+        connection.execute("INSERT INTO ledger VALUES ('refused')")
+    set_read_only(app.url, "off")
+    with blocks() as connection:
+        connection.execute("INSERT INTO ledger VALUES ('written')")
+    assert entries(app) == ["written"]
+
+
+async def test_a_session_that_cannot_write_is_given_to_no_further_async_block(app: Windlass) -> None:
+    blocks = app.store.connections.atransaction
+    set_read_only(app.url, "on")
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        async with blocks() as connection:
+            await connection.execute("INSERT INTO ledger VALUES ('refused')")
+    set_read_only(app.url, "off")
+    async with blocks() as connection:
+        await connection.execute("INSERT INTO ledger VALUES ('written')")
+    assert entries(app) == ["written"]
     await app.aclose()
 
 

@@ -55,3 +55,8 @@ def forks(number: int) -> int:
 @app.task(isolation="process", max_attempts=1)
 def echo(number: int) -> int:
     return number
+
+
+def dies_at_once(_pipe: object, _parent: int) -> None:
+    """In the place of `processes.serve`."""
+    os._exit(3)

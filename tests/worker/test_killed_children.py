@@ -8,8 +8,10 @@ import signal
 import time
 
 import psutil
+import pytest
 
 from windlass import Windlass
+from windlass.worker import processes
 
 from . import children
 from .conftest import until
@@ -78,3 +80,29 @@ async def test_a_copy_that_a_handler_has_made_of_its_process_answers_for_no_job(
         assert await (await forks.aenqueue(1)).aresult(60) == 1
         for number in range(2, 6):
             assert await (await echo.aenqueue(number)).aresult(60) == number
+
+
+async def test_children_that_all_die_before_they_have_the_job_spend_no_attempt(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Windlass(fresh_sqlite_url)
+    app.migrate()
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    started, child, serve = [], processes._Child, processes.serve
+
+    def start() -> processes._Child:
+        started.append(1)
+        dies = len(started) <= processes.CHILD_TRIES
+        monkeypatch.setattr(processes, "serve", children.dies_at_once if dies else serve)
+        return child()
+
+    monkeypatch.setattr(processes, "_Child", start)
+    monkeypatch.setattr(processes, "NO_CHILD_SECONDS", 0.1)
+    async with app.worker(concurrency=1) as worker:
+        job = await which.aenqueue()
+        await job.aresult(60)
+    found = await job.arefresh()
+    assert (found.state, found.attempt, found.attempts) == ("completed", 1, ())
+    assert worker.failed == 0
+    assert len(started) == processes.CHILD_TRIES + 1
+    await app.aclose()

@@ -6,8 +6,9 @@ On SQLite a transaction that writes has the whole file, so this is about the two
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,7 +17,9 @@ import psycopg
 import pytest
 from pymongo import MongoClient
 
-from windlass import Windlass
+from windlass import Conflict, Windlass
+from windlass.operation import Operation
+from windlass.stores.store import Lease, Note, Refusal, Renewal
 
 from .conftest import until
 
@@ -96,6 +99,73 @@ def test_other_leases_are_renewed_and_the_locked_one_is_not_lost(app: Windlass) 
         own.commit()
     (after,) = app.run_operation(lambda: app.store.renew([ending.lease]))
     assert (after.expires_at, after.locked, after.reason) == (None, False, "already finished")
+
+
+def in_slow_transaction(app: Windlass, own: Own, count: int = 5) -> tuple[Any, list[Any]]:
+    """Attempts: one whose job the transaction has locked, and the others."""
+    for _ in range(count):
+        app.enqueue("work", lease=60, max_attempts=1)
+    locked, *others = app.claim(count, lease=60)
+    app.cancel(locked.job.id, connection=own.connection)
+    return locked, others
+
+
+def test_progress_of_the_others_is_written(app: Windlass) -> None:
+    with slow(app) as own:
+        locked, others = in_slow_transaction(app, own)
+        notes = [Note(one.job.id, one.token, '{"fraction":0.5,"text":"","log":[]}') for one in (locked, *others)]
+        soon(lambda: app.run_operation(lambda: app.store.note(notes)))
+        assert [app.require(one.job.id).notes.fraction for one in others] == [0.5] * 4
+        assert app.require(locked.job.id).notes.fraction is None
+        own.commit()
+    app.run_operation(lambda: app.store.note(notes))
+    assert app.require(locked.job.id).notes.fraction == 0.5
+
+
+def test_last_attempts_of_the_others_begin(app: Windlass) -> None:
+    with slow(app) as own:
+        locked, others = in_slow_transaction(app, own)
+        leases = [one.lease for one in (locked, *others)]
+        refusals = soon(lambda: app.run_operation(lambda: app.store.begin(leases)))
+        assert refusals == [Refusal(locked.job.id, "locked", locked.token)]
+        own.commit()
+    assert app.run_operation(lambda: app.store.begin(leases)) == []
+
+
+def test_renew_waits_for_a_short_lock(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, renew = threading.Event(), app.store.renew
+
+    def renewing(leases: Sequence[Lease]) -> Operation[list[Renewal]]:
+        renewals = yield from renew(leases)
+        tried.set()
+        return renewals
+
+    monkeypatch.setattr(app.store, "renew", renewing)
+    with slow(app) as own, ThreadPoolExecutor(1) as pool:
+        locked, _ = in_slow_transaction(app, own)
+        before = locked.lease_expires_at
+        renewal = pool.submit(locked.renew)
+        try:
+            assert tried.wait(SOON)
+        finally:
+            own.commit()
+        assert renewal.result(SOON) > before
+        assert locked.cancel_requested
+    assert app.require(locked.job.id).lease_expires_at == locked.lease_expires_at
+
+
+def test_renew_says_that_a_lock_has_kept_it_from_renewing(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.attempt.RENEW_SECONDS", 0.5)
+    with slow(app) as own:
+        locked, others = in_slow_transaction(app, own)
+        before = locked.lease_expires_at
+        with pytest.raises(Conflict, match="another transaction holds its row"):
+            soon(locked.renew)
+        assert locked.lease_expires_at == before
+        for other in others:
+            assert soon(other.renew) > before
+        own.commit()
+    assert locked.renew() > before
 
 
 def test_a_supervisor_holds_the_leases_of_the_others(app: Windlass) -> None:

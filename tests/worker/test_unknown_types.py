@@ -64,7 +64,17 @@ async def test_an_idle_worker_leaves_them_alone_and_hears_of_others(
     assert app.counts().pending == QUEUES
 
 
-async def test_the_poll_finds_what_nobody_has_told_of(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def rests(worker: Any, queue: str = "default") -> None:
+    """Until the worker leaves the queue alone."""
+
+    def leaves_it_alone() -> bool:
+        pump = getattr(worker, "pump", None)  # it has one when it has started
+        return pump is not None and queue in pump.served and pump.served[queue].resting
+
+    await until(leaves_it_alone)
+
+
+async def test_the_poll_finds_what_nobody_has_told_of(app: Windlass) -> None:
     ran: list[str] = []
     app.store.notify = False
 
@@ -73,19 +83,55 @@ async def test_the_poll_finds_what_nobody_has_told_of(app: Windlass, monkeypatch
         ran.append(text)
 
     await app.aenqueue("unknown")
-    looks = Looks(app, monkeypatch)
-    async with app.worker(poll_interval=1):
-        await looks.until_few(app)
+    async with app.worker(poll_interval=1) as worker:
+        await rests(worker)
         await note.aenqueue("known")
         await until(lambda: "known" in ran)
 
 
-async def test_a_task_that_is_registered_later_gets_them(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_that_rests_is_woken_by_a_hint(app: Windlass) -> None:
+    """At once, or when a job falls due of which the hint came before."""
+    ran: list[str] = []
+
+    @app.task
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    await app.aenqueue("unknown")
+    async with app.worker(poll_interval=600) as worker:
+        await rests(worker)
+        await note.aenqueue("now")
+        await until(lambda: "now" in ran)
+        await rests(worker)
+        await note.using(delay=0.3).aenqueue("later")
+        await until(lambda: "later" in ran)
+
+
+async def test_a_queue_that_rests_is_woken_for_a_retry(app: Windlass) -> None:
+    """The job was claimed before the queue came to rest, and fails afterwards: no hint tells of that."""
+    go_on, runs = asyncio.Event(), []
+
+    @app.task(backoff=0.3)
+    async def fails_once() -> None:
+        runs.append(1)
+        await go_on.wait()
+        if len(runs) == 1:
+            raise OSError("once")
+
+    await fails_once.aenqueue()
+    async with app.worker(poll_interval=600) as worker:
+        await until(lambda: worker.running)
+        await app.aenqueue("unknown")
+        await rests(worker)
+        go_on.set()
+        await until(lambda: worker.completed == 1)
+
+
+async def test_a_task_that_is_registered_later_gets_them(app: Windlass) -> None:
     ran: list[str] = []
     await app.aenqueue("note", {"text": "early"})
-    looks = Looks(app, monkeypatch)
-    async with app.worker(poll_interval=1):
-        await looks.until_few(app)
+    async with app.worker(poll_interval=1) as worker:
+        await rests(worker)
 
         @app.task
         async def note(text: str) -> None:
@@ -94,7 +140,7 @@ async def test_a_task_that_is_registered_later_gets_them(app: Windlass, monkeypa
         await until(lambda: app.counts().pending == 0)
 
 
-async def test_a_paused_queue_goes_on_when_it_is_resumed(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_queue_goes_on_when_it_is_resumed(app: Windlass) -> None:
     ran: list[str] = []
 
     @app.task
@@ -103,9 +149,8 @@ async def test_a_paused_queue_goes_on_when_it_is_resumed(app: Windlass, monkeypa
 
     await app.apause("default")
     await note.aenqueue("paused")
-    looks = Looks(app, monkeypatch)
-    async with app.worker(poll_interval=1):
-        await looks.until_few(app)
+    async with app.worker(poll_interval=1) as worker:
+        await rests(worker)
         assert not ran
         await app.aresume("default")
         await until(lambda: "paused" in ran)

@@ -61,7 +61,8 @@ class Pump:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._turn = 0
-        self._look_again = self._admit_at = self._stuck_at = 0.0
+        self._look_again = self._admit_at = 0.0
+        self._rest_at = self._wake_at = 0.0  # when it is next asked which queues may rest, and which must no longer
         self._vain, self._vain_since = VAIN_SECONDS[0], float("inf")
         self._last_attempts_at = time.monotonic()
         self._unanswered: list[Unanswered] = []
@@ -275,13 +276,13 @@ class Pump:
         look would go through all of it. Whether there are any. `again`: look again at those that we know of."""
         now = time.monotonic()
         known = [served.name for served in self.served.values() if served.resting]
-        if (again and not known) or now < self._stuck_at:
+        if (again and not known) or now < (self._wake_at if again else self._rest_at):
             return False
         queues, types = known if again else list(self.served), self.app.task_names
         stuck = set(await self.app.arun_for_worker(lambda: self.app.store.stuck(queues, types)))
         for queue in queues:
             self.served[queue].resting = queue in stuck
-        self._stuck_at = now + self.poll_seconds
+        self._wake_at, self._rest_at = now + self.poll_seconds, now + min(self.poll_seconds, LOCKED_SECONDS)
         return bool(stuck)
 
     async def rest(self, seconds: float, or_room: bool = False) -> None:
