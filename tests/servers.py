@@ -48,6 +48,7 @@ def files_in_memory() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="windlass-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)  # PostgreSQL does not run as root
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         yield
 

@@ -151,7 +151,7 @@ def test_nothing_is_left_however_the_runner_ends(kind_of_end: signal.Signals, tm
 
 
 def test_in_memory_their_files_are_where_there_is_room_and_are_removed() -> None:
-    show = "import os, tempfile; print(os.environ.get('TMPDIR'), tempfile.mkdtemp())"
+    show = "import os, windlass.embedded as e; print(os.environ.get('TMPDIR'), e.temporary_folder())"
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     urls = {POSTGRES_VARIABLE: "postgresql://unused", MONGODB_VARIABLE: "mongodb://unused"}
     command = [sys.executable, "-m", "tests.servers", "--in-memory", "--", sys.executable, "-c", show]
