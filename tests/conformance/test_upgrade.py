@@ -25,8 +25,8 @@ HELD = Unique("held")
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    with closing(open_store(store_url)) as store:
+def store(empty_store_url: str) -> Iterator[Store]:
+    with closing(open_store(empty_store_url)) as store:
         yield store
 
 

@@ -1,7 +1,7 @@
 -- A job that is being settled at this moment is locked, and left alone.
 SELECT {live_columns}, {alias}begun FROM {jobs} AS j
 WHERE state = 'running' AND CASE
-    WHEN :stale_before::timestamptz IS NULL THEN leased_until < {now}
+    WHEN :stale_before::timestamptz IS NULL THEN leased_until <= {now}
     ELSE heard_at < :stale_before::timestamptz END
 ORDER BY id
 LIMIT :limit::integer
