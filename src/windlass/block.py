@@ -24,7 +24,7 @@ RENEWAL_SECONDS = 1.0  # that a block waits for a renewal that is under way
 
 class BlockConflict(WindlassError):
     """The database asked for another try of the block: the handler is called again, and no attempt is spent.
-    `in_settlement`: our settlement or the commit met the conflict, not a statement of the handler."""
+    `in_settlement`: our settlement or the commit met the conflict, and no statement of the handler before."""
 
     def __init__(self, message: str, *, in_settlement: bool = False) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ class Block:
 
     def _refused(self, error: BaseException, *, committing: bool = False) -> WindlassError | None:
         """What to raise where a statement of ours has failed; None where the error is about the data."""
-        if (conflict := self._again(error, in_settlement=True)) is not None:
+        if (conflict := self._again(error, in_settlement=not self.connections.was_undone(error))) is not None:
             return conflict
         if self.connections.is_unwilling(error, committing=committing):
             return BlockRefused(str(error).strip())

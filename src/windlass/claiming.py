@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 from uuid import uuid4
@@ -113,19 +114,32 @@ class Claiming:
     def _give_back(self, attempts: Sequence[Attempt]) -> Operation[object]:
         return self.store.settle([give_back(attempt.job, attempt.token) for attempt in attempts])
 
+    # The claim is committed before the outputs are read: an operation that is repeated would claim twice. So where
+    # reading fails, the jobs are given back, and the caller sees the error.
+
     def _with_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
         """Those for whose blockers' outputs there is room; the other jobs go back to the queue."""
-        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
-        left = waited[self.run_operation(lambda: self._read_blockers(waited)) :] if waited else []
-        if left:
-            self.run_operation(lambda: self._give_back(left))
+        waited = _waited(attempts)
+        try:
+            left = waited[self.run_operation(lambda: self._read_blockers(waited)) :] if waited else []
+            if left:
+                self.run_operation(lambda: self._give_back(left))
+        except BaseException:
+            with suppress(Exception):
+                self.run_operation(lambda: self._give_back(attempts))
+            raise
         return _without(attempts, left)
 
     async def _awith_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
-        waited = [attempt for attempt in attempts if attempt.job.blockers_left is not None]
-        left = waited[await self.arun_operation(lambda: self._read_blockers(waited)) :] if waited else []
-        if left:
-            await self.arun_operation(lambda: self._give_back(left))
+        waited = _waited(attempts)
+        try:
+            left = waited[await self.arun_operation(lambda: self._read_blockers(waited)) :] if waited else []
+            if left:
+                await self.arun_operation(lambda: self._give_back(left))
+        except BaseException:
+            with suppress(Exception):
+                await asyncio.shield(self.arun_operation(lambda: self._give_back(attempts)))
+            raise
         return _without(attempts, left)
 
     def claim(
@@ -175,6 +189,10 @@ class Claiming:
             return False
         now = yield from self.store.now()
         return head.run_at <= now and (head.expires_at is None or head.expires_at > now)
+
+
+def _waited(attempts: list[Attempt]) -> list[Attempt]:
+    return [attempt for attempt in attempts if attempt.job.blockers_left is not None]
 
 
 def _without(attempts: list[Attempt], left: list[Attempt]) -> list[Attempt]:

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from tests.face.either import Either
-from windlass import Conflict, InvalidInput, LeaseLost, Windlass
+from windlass import Conflict, InvalidInput, LeaseLost, StoreUnavailable, Windlass
+from windlass.operation import Operation
 
 
 async def test_claimed_in_order_and_completed(app: Windlass, either: Either) -> None:
@@ -177,3 +178,24 @@ async def test_results_of_blockers_are_bounded(app: Windlass, either: Either, mo
             await either.of(attempt).complete(None)
     assert sorted(held) == [3000] * 19 + [50_000]
     assert plain == 1
+
+
+async def test_a_claim_that_cannot_read_the_results_gives_its_jobs_back(
+    app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = await either.enqueue("read", {}, queue="read")
+    await either.enqueue("join", {}, queue="join", after=[blocker], max_attempts=1)
+    await either.enqueue("plain", {}, queue="join", max_attempts=1)
+    (attempt,) = await either.claim(1, queues=["read"])
+    await either.of(attempt).complete("done")
+
+    def away(ids: object) -> Operation[None]:
+        yield from ()
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.store, "blockers", away)
+        with pytest.raises(StoreUnavailable, match="away"):
+            await either.claim(2, queues=["join"])
+    attempts = await either.claim(2, queues=["join"])
+    assert sorted((one.job.type, one.number) for one in attempts) == [("join", 1), ("plain", 1)]

@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from windlass.operation import Begin, Operation
-from windlass.stores.mongodb import MongoStore
+from windlass.stores.mongodb import MongoStore, unlocked
 from windlass.stores.store import Lease, Note
 
 from .support import claim, enqueue, get, new, raw
@@ -42,7 +42,12 @@ def steps_of(store: MongoStore, make: Callable[[], Operation[Any]]) -> list[obje
             step = next(operation)
             while True:
                 seen.append(step)
-                step = operation.send((yield step))
+                try:
+                    rows = yield step
+                except Exception as error:
+                    step = operation.throw(error)
+                else:
+                    step = operation.send(rows)
         except StopIteration as stop:
             return stop.value
 
@@ -51,7 +56,10 @@ def steps_of(store: MongoStore, make: Callable[[], Operation[Any]]) -> list[obje
 
 
 @pytest.mark.parametrize("what", ["begin", "note", "renew", "hold", "rescue"])
-def test_no_transaction_is_begun_for_leases_that_nobody_has_locked(store: MongoStore, what: str) -> None:
+def test_no_transaction_is_begun_for_leases_that_are_not_locked(
+    store: MongoStore, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unlocked, "PLAINLY_SECONDS", 30.0)
     enqueue(store, *(new() for _ in range(5)))
     token = uuid4()
     jobs = claim(store, token=token)
@@ -93,3 +101,24 @@ def test_jobs_beside_one_that_a_killed_process_has_locked_are_rescued_at_once(
         with MongoClient[Any](fresh_mongodb_url) as client:  # the dead process's transaction
             client.admin.command("killAllSessions", [])
     assert raw(store, "jobs").count_documents({"state": "running"}) == 1
+
+
+def test_an_url_with_a_timeout_of_its_own_makes_no_renewal_wait_for_a_lock(fresh_mongodb_url: str) -> None:
+    store = MongoStore(f"{fresh_mongodb_url}&socketTimeoutMS=60000")
+    store.connections.run(store.migrate)
+    try:
+        held, other = new(type="held"), new()
+        enqueue(store, held, other)
+        token = uuid4()
+        assert len(claim(store, token=token)) == 2
+        client = MongoClient[Any](fresh_mongodb_url)
+        with client, client.start_session() as session, session.start_transaction():
+            jobs = client.get_default_database()["windlass_jobs"]
+            jobs.update_one({"type": "held"}, {"$set": {"x": 1}}, session=session)
+            began = time.monotonic()
+            leases = [Lease(job.id, token, 600.0) for job in (held, other)]
+            renewals = store.connections.run(lambda: store.renew(leases))
+            assert time.monotonic() - began < 15
+            assert [renewal.locked for renewal in renewals] == [True, False]
+    finally:
+        store.connections.close()

@@ -22,7 +22,7 @@ from windlass.embedded import MongodbServer
 from windlass.operation import Operation, Unwilling
 from windlass.outcome import Settlement
 from windlass.stores.store import Refusal
-from windlass.worker.refused_blocks import LONGEST_DELAY, RefusedBlocks
+from windlass.worker.refused_blocks import LONGEST_DELAY, MOST_REFUSALS, RefusedBlocks
 
 from .conftest import until
 from .looking import look
@@ -421,6 +421,15 @@ def test_the_wait_grows_and_has_a_bound(app: Windlass) -> None:
     assert _seconds(blocks.snooze(job, BlockRefused("no"))) <= 0.5
 
 
-def _seconds(snooze: Snooze) -> float:
+def test_after_half_an_hour_a_refusal_counts(app: Windlass) -> None:
+    job, blocks, refusal = app.enqueue("any"), RefusedBlocks(), BlockRefused("no")
+    given_back = sum(_seconds(blocks.snooze(job, refusal)) for _ in range(MOST_REFUSALS))
+    assert 20 * 60 < given_back < 40 * 60
+    assert blocks.snooze(job, refusal) is refusal
+    assert isinstance(blocks.snooze(job, refusal), Snooze)
+
+
+def _seconds(snooze: Snooze | BlockRefused) -> float:
+    assert isinstance(snooze, Snooze)
     assert snooze.after is not None
     return snooze.after

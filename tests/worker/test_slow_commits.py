@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -19,7 +20,7 @@ from pymongo import MongoClient
 
 from windlass import Conflict, Windlass
 from windlass.operation import Operation
-from windlass.stores.store import Lease, Note, Refusal, Renewal
+from windlass.stores.store import ClaimRequest, Lease, Note, Refusal, Renewal
 
 from .conftest import until
 
@@ -123,11 +124,17 @@ def test_progress_of_the_others_is_written(app: Windlass) -> None:
 
 
 def test_last_attempts_of_the_others_begin(app: Windlass) -> None:
+    """Claimed as a worker does: they have not begun."""
+    for _ in range(5):
+        app.enqueue("work", lease=60, max_attempts=1)
+    token = uuid4()
+    request = ClaimRequest(queue="default", limit=5, token=token, worker="w", begun=False)
+    jobs = app.run_operation(lambda: app.store.claim(request))
+    leases = [Lease(job.id, token, 60) for job in jobs]
     with slow(app) as own:
-        locked, others = in_slow_transaction(app, own)
-        leases = [one.lease for one in (locked, *others)]
+        app.cancel(jobs[0].id, connection=own.connection)
         refusals = soon(lambda: app.run_operation(lambda: app.store.begin(leases)))
-        assert refusals == [Refusal(locked.job.id, "locked", locked.token)]
+        assert refusals == [Refusal(jobs[0].id, "locked", token)]
         own.commit()
     assert app.run_operation(lambda: app.store.begin(leases)) == []
 

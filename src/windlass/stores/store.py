@@ -109,6 +109,9 @@ class Connections(Protocol):
         """Whether the database asked for another try of that transaction: a deadlock, a serialisation failure, a write
         conflict."""
 
+    def was_undone(self, error: BaseException) -> bool:
+        """Whether that transaction had been undone already when the statement came that met this error."""
+
     def is_unwilling(self, error: BaseException, *, committing: bool = False) -> bool:
         """Whether a statement of ours in such a transaction failed for a reason that is not in the data: no privilege,
         a read-only server, a full disk, a broken connection. `committing`: at its commit, where constraints and

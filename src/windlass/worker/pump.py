@@ -281,7 +281,7 @@ class Pump:
         queues, types = known if again else list(self.served), self.app.task_names
         stuck = set(await self.app.arun_for_worker(lambda: self.app.store.stuck(queues, types)))
         for queue in queues:
-            self.served[queue].resting = queue in stuck
+            self.served[queue].resting = queue in stuck and not self.served[queue].told  # by a hint that came meanwhile
         self._wake_at, self._rest_at = now + self.poll_seconds, now + min(self.poll_seconds, LOCKED_SECONDS)
         return bool(stuck)
 

@@ -2,6 +2,9 @@
 
 Nothing was committed, so the job is given back and no attempt is spent. Each further refusal doubles the wait. The
 counts are this worker's own: another worker begins with the short wait.
+
+A handler can be the reason itself (SET ROLE without rights, SET TRANSACTION READ ONLY). While the store refuses one
+block for half an hour and writes all else, the fault is there: then an attempt is spent.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ log = Log("windlass.worker")
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds, the first doubled from refusal to refusal, a quarter of it at random
 MOST_COUNTED = 10_000  # jobs
+MOST_REFUSALS = 120  # in a row of one job: about half an hour
 
 
 class RefusedBlocks:
     def __init__(self) -> None:
         self._counts: dict[UUID, int] = {}
 
-    def snooze(self, job: Job, refusal: BlockRefused) -> Snooze:
-        """How the attempt ends instead."""
+    def snooze(self, job: Job, refusal: BlockRefused) -> Snooze | BlockRefused:
+        """How the attempt ends: it is given back, or the refusal counts as its failure."""
         count = self._counts.pop(job.id, 0)
+        if count >= MOST_REFUSALS:
+            return refusal
         if len(self._counts) >= MOST_COUNTED:
             del self._counts[next(iter(self._counts))]  # the oldest
         self._counts[job.id] = count + 1

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
-from pymongo.errors import InvalidOperation, PyMongoError
+from pymongo.errors import InvalidOperation, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from ...errors import SchemaMismatch, StoreUnavailable
+from ...errors import Conflict, SchemaMismatch, StoreUnavailable
 from ...operation import Transient
-from .failures import is_undone, translate
+from .failures import NOT_THERE, all_codes, is_undone, translate
 
 if TYPE_CHECKING:
     from .connections import MongoConnections
@@ -23,9 +24,23 @@ if TYPE_CHECKING:
 CONCERNS: dict[str, Any] = {"read_concern": ReadConcern("snapshot"), "write_concern": WriteConcern("majority")}
 
 
+ENDED = (
+    "the transaction of this block was ended in it, by a commit or abort of yours: the block itself ends it, together "
+    "with the job. Raise to roll it back"
+)
+of_blocks: WeakSet[Any] = WeakSet()  # sessions
+
+
+def check(session: Any) -> None:
+    """A block whose transaction was ended by hand would settle its job without the block's writes."""
+    if session in of_blocks and not session.in_transaction:
+        raise Conflict(ENDED)
+
+
 @contextmanager
 def transaction(connections: MongoConnections) -> Iterator[ClientSession]:
     with connections.client().start_session() as session, session.start_transaction(**CONCERNS):
+        of_blocks.add(session)
         yield session
 
 
@@ -33,11 +48,17 @@ def transaction(connections: MongoConnections) -> Iterator[ClientSession]:
 async def atransaction(connections: MongoConnections) -> AsyncIterator[AsyncClientSession]:
     client = await connections.async_client()
     async with client.start_session() as session, await session.start_transaction(**CONCERNS):
+        of_blocks.add(session)
         yield session
 
 
 def is_transient(error: BaseException) -> bool:
     return isinstance(error, Transient) or (isinstance(error, PyMongoError) and is_undone(error))
+
+
+def was_undone(error: BaseException) -> bool:
+    """By an error of the handler's own that was swallowed, or because the handler took too long."""
+    return isinstance(error, OperationFailure) and bool(all_codes(error).intersection(NOT_THERE))
 
 
 def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:

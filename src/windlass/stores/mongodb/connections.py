@@ -44,7 +44,7 @@ from ...operation import (
 )
 from ..store import Purpose
 from .base import Brief, Fresh, Hurried
-from .blocks import atransaction, is_transient, is_unwilling, transaction
+from .blocks import atransaction, check, is_transient, is_unwilling, transaction, was_undone
 from .borrowed import Home, check_session
 from .failures import COMMIT_UNKNOWN, RAISED, translate
 from .target import Target
@@ -86,7 +86,7 @@ class SyncConnection:
 
     def execute(self, step: Step) -> Rows:
         try:
-            with bounded(self._answer_seconds, step):
+            with bounded(self._answer_seconds, step, lent=self._lent):
                 return self._carry_out(step)
         except RAISED as error:
             raise_translated(error, self._target.place, self._session, self._joined)
@@ -149,7 +149,7 @@ class AsyncConnection:
 
     async def execute(self, step: Step) -> Rows:
         try:
-            with bounded(self._answer_seconds, step):
+            with bounded(self._answer_seconds, step, lent=self._lent):
                 return await self._carry_out(step)
         except RAISED as error:
             raise_translated(error, self._target.place, self._session, self._joined)
@@ -201,11 +201,14 @@ class AsyncConnection:
                 await self._session.end_session()
 
 
-def bounded(seconds: float | None, step: Step) -> AbstractContextManager[Any]:
-    """A bound for the client and for the server: a connection can be half open, and then nothing ever comes."""
+def bounded(seconds: float | None, step: Step, *, lent: bool) -> AbstractContextManager[Any]:
+    """A bound for the client and for the server: a connection can be half open, and then nothing ever comes. `seconds`
+    is None where the URL sets a bound of its own, or the session is `lent`."""
+    if isinstance(step, Brief) and not lent:
+        return pymongo.timeout(step.seconds if seconds is None else min(seconds, step.seconds))
     if seconds is None or isinstance(step, Sleep) or (isinstance(step, Request) and step.method in UNBOUNDED):
         return nullcontext()
-    return pymongo.timeout(min(seconds, step.seconds) if isinstance(step, Brief) else seconds)
+    return pymongo.timeout(seconds)
 
 
 def concerns_of(request: Request) -> dict[str, Any]:
@@ -236,6 +239,7 @@ def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
 
 class MongoConnections:
     is_transient, is_unwilling = staticmethod(is_transient), staticmethod(is_unwilling)
+    was_undone = staticmethod(was_undone)
 
     def __init__(self, target: Target, migrations: str) -> None:
         self.target = target
@@ -337,6 +341,7 @@ class MongoConnections:
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: ClientSession = check_session(connection, ClientSession)
+        check(session)
         if session.client not in self.home and session.client is not self._clients.get(False):
             there = self.home.look(session.client)
             if not self.home.is_at(there, session.client):
@@ -349,6 +354,7 @@ class MongoConnections:
 
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: AsyncClientSession = check_session(connection, AsyncClientSession)
+        check(session)
         ours = self._async_clients.get(asyncio.get_running_loop(), {}).get(False)
         if session.client not in self.home and session.client is not ours:
             there = await self.home.alook(session.client)

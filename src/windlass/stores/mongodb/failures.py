@@ -21,6 +21,7 @@ from ...operation import Interrupted, Transient, Unwilling
 RAISED = (PyMongoError, BSONError, OverflowError)
 
 DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD, NO_INDEX = 11000, 112, 290, 27
+NOT_THERE = (251, TOO_OLD)  # a transaction that has been undone
 COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 OF_THE_CONTENT = (10334, 17419, 17420, 121, 257)  # a document or a transaction that is too large, or not valid
 REFUSED_LOGIN = (13, 18, 8000)

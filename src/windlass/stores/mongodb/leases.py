@@ -18,7 +18,7 @@ from ..store import Lease, Note, Reason, Refusal, Renewal
 from .base import BRIEF
 from .documents import Document, to_job, to_key
 from .settle import Settlements
-from .unlocked import at_once
+from .unlocked import plainly_or_by_halves
 
 log = Log("windlass.store")
 
@@ -31,7 +31,7 @@ class Leases(Settlements):
     def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
         if not leases:
             return []
-        counts, locked = yield from at_once(leases, self._begin)
+        counts, locked = yield from plainly_or_by_halves(leases, self._begin)
         if sum(counts) == len(leases):
             return []
         ids = list({lease.id for lease in leases})
@@ -47,7 +47,7 @@ class Leases(Settlements):
         return int(result.matched_count)
 
     def note(self, notes: Sequence[Note]) -> Operation[None]:
-        yield from at_once(notes, self._note)  # what is locked is said again
+        yield from plainly_or_by_halves(notes, self._note)  # what is locked is said again
 
     def _note(self, notes: Sequence[Note]) -> Operation[None]:
         writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
@@ -56,7 +56,7 @@ class Leases(Settlements):
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:
             return []
-        _, locked = yield from at_once(leases, self._renew)
+        _, locked = yield from plainly_or_by_halves(leases, self._renew)
         ids = list({lease.id for lease in leases})
         projection = dict.fromkeys(("token", "state", "leased_until", "cancel_requested"), 1)
         rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
@@ -81,7 +81,9 @@ class Leases(Settlements):
         held = {"state": RUNNING, "token": {"$in": [*tokens]}}
         found = yield Request(self.jobs, "find", (held, {"_id": 1}), {"batch_size": 10_000}, alone=True)
         change = self._renewed("$lease_seconds")
-        counts, _ = yield from at_once([row["_id"] for row in found], lambda ids: self._write(ids, held, change))
+        counts, _ = yield from plainly_or_by_halves(
+            [row["_id"] for row in found], lambda ids: self._write(ids, held, change)
+        )
         return sum(counts)
 
     def _write(self, ids: Sequence[UUID], which: Document, change: Document | list[Document]) -> Operation[int]:
@@ -129,7 +131,7 @@ class Leases(Settlements):
         if not found:
             return [], token
         ids = [document["_id"] for document in found]
-        yield from at_once(ids, lambda some: self._write(some, lost, {"$set": {"token": token}}))
+        yield from plainly_or_by_halves(ids, lambda some: self._write(some, lost, {"$set": {"token": token}}))
         taken = yield self.find_jobs({"_id": {"$in": ids}, "state": RUNNING, "token": token}, size=len(found))
         return taken, token
 

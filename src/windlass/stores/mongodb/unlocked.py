@@ -4,8 +4,8 @@ Outside a transaction the server waits for a document that another transaction h
 Inside a transaction it refuses at once. So `by_halves` writes in short transactions: all documents in one; where the
 server refuses that, each half in one, until the locked documents stand alone and are left for later.
 
-A process that is killed in a transaction leaves its locks on the server, for a minute by default. Therefore `at_once`,
-for writes that can be repeated, first writes without a transaction and gives up soon.
+A process that is killed in a transaction leaves its locks on the server, for a minute by default. Therefore
+`plainly_or_by_halves`, for writes that can be repeated, first writes without a transaction and gives up soon.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ from .base import Brief
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-SOON = 0.3  # seconds for a write without a transaction
+PLAINLY_SECONDS = 1.0  # for a write without a transaction; a new connection may have to be made for it
 PAUSES = 0.005, 0.01, 0.02  # seconds before another try with all: most locks are short
 
 
-def at_once(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -> Operation[tuple[list[R], list[I]]]:
-    """As `by_halves`, but without a transaction unless a document is locked. A write that was cut short is repeated on
-    all items: its result must count those that were written before, too."""
+def plainly_or_by_halves(
+    items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]
+) -> Operation[tuple[list[R], list[I]]]:
+    """As `by_halves`, but without a transaction unless there is no answer soon. A write that was cut short is repeated
+    on all items: its result must count those that were written before, too."""
+    if not items:
+        return [], []
     try:
-        result = yield from _each_step(work(items), _soon)
+        result = yield from _each_step(work(items), _plainly)
     except (StoreUnavailable, Transient):
         return (yield from by_halves(items, work))
     return [result], []
@@ -69,10 +73,10 @@ def _alone(step: Step) -> Step:
     return replace(step, alone=True) if isinstance(step, Request) else step
 
 
-def _soon(step: Step) -> Step:
+def _plainly(step: Step) -> Step:
     if not isinstance(step, Request):
         return step
-    return Brief(step.collection, step.method, step.arguments, step.options, alone=True, seconds=SOON)
+    return Brief(step.collection, step.method, step.arguments, step.options, alone=True, seconds=PLAINLY_SECONDS)
 
 
 def _each_step(operation: Operation[R], change: Callable[[Step], Step]) -> Operation[R]:

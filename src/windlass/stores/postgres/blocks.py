@@ -30,6 +30,7 @@ ENDED = (
     "the transaction of this block was ended in it, by a COMMIT or ROLLBACK of yours: the block itself ends it, "
     "together with the job. Raise to roll it back"
 )
+UNDONE = "The handler has swallowed this error in its block."
 CLOSED = (
     "the connection of this block was closed in it, and what was written there is undone: the block itself gives it "
     "back. Raise to roll it back"
@@ -94,6 +95,7 @@ class Remembering:
             case TransactionStatus.INERROR:
                 error = self.aborted_by
                 if isinstance(error, TRANSIENT):
+                    error.add_note(UNDONE)
                     raise error
                 kind, said = ("an error", "") if error is None else (type(error).__name__, f": {str(error).strip()}")
                 raise Conflict(
@@ -105,6 +107,10 @@ class Remembering:
                 raise Conflict(ENDED)
             case TransactionStatus.UNKNOWN if not self.broken:
                 raise Conflict(CLOSED)
+
+
+def was_undone(error: BaseException) -> bool:
+    return UNDONE in getattr(error, "__notes__", ())
 
 
 class BlockConnection(Remembering, OwnConnection):

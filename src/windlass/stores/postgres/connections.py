@@ -21,7 +21,7 @@ from ...operation import Operation, Transient, adrive, arun, drive, run
 from ..store import Purpose
 from ..urls import without_password
 from .asking import ask
-from .blocks import TRANSIENT, Blocks, checked
+from .blocks import TRANSIENT, Blocks, checked, was_undone
 from .borrowed import Home, borrow, borrow_async
 from .errors import is_unwilling, mapped
 from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink
@@ -187,6 +187,7 @@ class PostgresConnections:
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, (*TRANSIENT, Transient))
 
+    was_undone = staticmethod(was_undone)
     is_unwilling = staticmethod(is_unwilling)
 
     # Ending

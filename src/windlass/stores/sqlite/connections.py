@@ -114,6 +114,9 @@ class SqliteConnections:
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
+    def was_undone(self, error: BaseException) -> bool:
+        return False  # an error undoes a statement, not the transaction
+
     is_unwilling = staticmethod(is_unwilling)
 
     # The caller's own
