@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from windlass.operation import Operation, Request, Statement
-from windlass.stores.mongodb.base import Base
+from windlass.stores.mongodb.base import Base, Hurried
 from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
@@ -24,5 +24,7 @@ def remove_all(store: Store) -> Operation[None]:
         text = ";\n\n".join(f"DELETE FROM {{{name}}}" for name in TABLES)
         yield Statement(store.sql.made(("empty",), lambda: text))
     elif isinstance(store, Base):
-        for name in COLLECTIONS:
-            yield Request(getattr(store, name), "delete_many", ({},), alone=True)
+        *others, last = COLLECTIONS
+        for name in others:  # the last write waits until a majority has them all
+            yield Hurried(getattr(store, name), "delete_many", ({},), alone=True)
+        yield Request(getattr(store, last), "delete_many", ({},), alone=True)

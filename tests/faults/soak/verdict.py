@@ -32,6 +32,7 @@ from .work import EFFECTS
 
 STALL_SECONDS = 6.0
 ENQUEUE_SECONDS = 5.0
+ANSWER_SECONDS = 30.0  # until a statement on a dead connection is given up
 AFTER_WINDOW_SECONDS = 5.0
 HARMLESS = {"slow-commit", "isolation"}  # no attempt may be lost to these
 
@@ -174,7 +175,8 @@ def _given_up(evidence: Evidence) -> Iterator[Violation]:
 def _slow_enqueues(evidence: Evidence) -> Iterator[Violation]:
     for since, until in evidence.enqueues:
         begins = max([since, *(end for begin, end in evidence.windows if begin < until)])
-        if until - begins > ENQUEUE_SECONDS * evidence.slowness:
+        most = ENQUEUE_SECONDS + (ANSWER_SECONDS if "half-open" in evidence.faults else 0.0)
+        if until - begins > most * evidence.slowness:
             yield Violation("S10", None, f"an enqueue took {until - begins:.1f} s")
 
 

@@ -111,9 +111,10 @@ async def ordered(attempt: Attempt, number: int) -> int:
     return number
 
 
-@app.task(lease=LEASE, backoff=BACKOFF)
+@app.task(lease=LEASE, backoff="500ms", max_attempts=100)
 def slow(attempt: Attempt, seconds: float) -> None:
-    """Completed in a transaction of its own, whose commit takes its time."""
+    """Completed in a transaction of its own, whose commit takes its time. While the server's isolation is stricter that
+    is refused each time, for seconds; and what waits for this job would wait for ever if it failed."""
     note("started", attempt)
     with own_transaction(app.url) as connection:
         ledger.write(connection, str(attempt.job.id))
