@@ -23,7 +23,7 @@ from ..sql.enqueueing import PlacedJob
 from ..sql.entangling import Lane
 from ..sql.rows import POSTGRES_ROWS, RowReader, new_job
 from ..sql.store import PLAIN, SqlStore
-from ..store import Change, Enqueued, HandedOver, may_be_handed_over
+from ..store import Change, ClaimRequest, Enqueued, HandedOver, may_be_handed_over
 from ..wakeup import Hint
 from .arrays import Texts, Uuids
 from .connections import PostgresConnections
@@ -111,6 +111,16 @@ OTHER_LANES = "AND (tenant, order_key) NOT IN (SELECT * FROM unnest(:tenants::te
 OTHER_CHAINS = """AND NOT EXISTS (
     SELECT FROM {edges} AS e WHERE e.job_id = j.id AND e.chain_id = ANY(:chains::uuid[]) AND NOT e.done)"""
 
+# A claim that is lost leaves its jobs pending, so it need not wait for the disk. A last attempt that counts as begun
+# with its claim is never to be lost.
+HURRY = "(SELECT set_config('synchronous_commit', 'off', true))"
+NOT_BEGUN = """(CASE WHEN j.attempt + 1 >= nullif(
+        coalesce(j.max_attempts, ({policy} ->> 'max_attempts')::integer), 0) THEN false END)"""
+BEGUN = """, j.attempt >= nullif(j.max_attempts, 0) AS last)
+SELECT * FROM claimed
+WHERE (SELECT CASE WHEN bool_or(last) THEN '' ELSE set_config('synchronous_commit', 'off', true) END FROM claimed)
+    IS NOT NULL"""
+
 HISTORY_COLUMNS = (
     "id run_at created_at finished_at purge_at state attempt slot rank chain_index chain_id queue type tenant input "
     "output max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_scope "
@@ -165,6 +175,8 @@ class PostgresStore(SqlStore):
             "slot": f"(CASE WHEN {{stay}} BETWEEN 1 AND {ring} THEN mod({day}, 32) ELSE 32 END)::smallint",
             "history_columns": ", ".join(HISTORY_COLUMNS),
             "typed": "AND type = ANY(:types::text[])",
+            # The parameter is parsed once for a statement, and only if a row leaves something to its task.
+            "policy": "coalesce((SELECT :policies::jsonb) -> j.type, (SELECT :policies::jsonb) -> '')",
             "lock_space": str(zlib.crc32(f"{self.schema}.{self.prefix}".encode()) - 2**31),
             "in_ids": "= ANY(CAST(:ids AS uuid[]))",
             "uuid": "uuid",
@@ -188,6 +200,13 @@ class PostgresStore(SqlStore):
         if len(rows) == 1 and name == "add_jobs" and not isinstance(rows[0], PlacedJob):
             return Statement(self.sql["add_job"], msgspec.structs.asdict(rows[0]), alone=alone)
         return self.statement(name, alone=alone, rows=msgspec.json.encode(rows).decode())
+
+    def claim_parts(self, request: ClaimRequest) -> dict[str, str]:
+        which = "WHERE NOT coalesce(due.last, false)" if request.prefetch else ""
+        if request.prefetch or not request.begun:
+            begun = "NULL" if request.prefetch else NOT_BEGUN
+            return {"head": "", "begun": begun, "hurry": f"{HURRY} IS NOT NULL AND", "which": which, "tail": ""}
+        return {"head": "WITH claimed AS (", "begun": "NULL", "hurry": "", "which": which, "tail": BEGUN}
 
     def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
         if len(jobs) < COPY_FROM:

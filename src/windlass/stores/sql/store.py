@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
@@ -54,9 +55,9 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
         """Names of tables, and the dialect's own expressions."""
         raise NotImplementedError
 
-    def in_order(self, rows: Rows) -> Rows:
-        """Claimed rows by rank, time and id, where the statement could not see to that."""
-        return rows
+    def claim_parts(self, request: ClaimRequest) -> dict[str, str]:
+        """Parts of the claim that differ with what is asked for."""
+        raise NotImplementedError
 
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
         """Move failed and cancelled jobs from history to live, where their keys allow it."""
@@ -155,18 +156,19 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
             parameters["order_key"] = request.order_key
             if request.tenant is not None:
                 parameters["tenant"] = request.tenant
-        rows = yield self._typed("claim", parameters)
+        parts = self.claim_parts(request)
+        rows = yield self._typed("claim", parameters, parts)
         if not rows and request.prefetch:
             found = yield self._typed("look_past", parameters)
             if found:
-                rows = yield self._typed("claim", parameters | self._just_before(found[0]))
-        return [self.rows.job(row) for row in self.in_order(rows)]
+                rows = yield self._typed("claim", parameters | self._just_before(found[0]), parts)
+        return [self.rows.job(row) for row in _in_order(rows)]
 
-    def _typed(self, name: str, parameters: dict[str, Any]) -> Statement:
+    def _typed(self, name: str, parameters: dict[str, Any], parts: Mapping[str, str] | None = None) -> Statement:
         typed = "{typed}" if "types" in parameters else ""
-        keyed = "AND lane = 2 AND order_key = :order_key" if "order_key" in parameters else ""
-        keyed += " AND tenant = :tenant" if "tenant" in parameters else ""
-        query = self.sql.variant(name, of_types=f"{typed} {keyed}")
+        keyed = "AND j.lane = 2 AND j.order_key = :order_key" if "order_key" in parameters else ""
+        keyed += " AND j.tenant = :tenant" if "tenant" in parameters else ""
+        query = self.sql.variant(name, of_types=f"{typed} {keyed}", **(parts or {}))
         return Statement(query, parameters, alone=True)
 
     def _just_before(self, row: Row) -> dict[str, Any]:
@@ -312,3 +314,11 @@ def _unchanged(id: UUID, place: Place | None) -> Change:
 def _columns(names: Mapping[str, str], columns: Iterable[str]) -> str:
     """A select list: each by its name, or as the dialect reads it."""
     return ", ".join(names.get(f"read_{name}", f"{names['alias']}{name}") for name in columns)
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Claimed rows by rank, time and id: RETURNING knows no order. They mostly are so already."""
+    try:
+        return sorted(rows, key=itemgetter(5, 6, 0))
+    except TypeError:
+        return rows  # a row that was written by hand must stop no other

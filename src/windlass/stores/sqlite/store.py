@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from operator import itemgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -14,14 +13,14 @@ import msgspec
 from ...clock import Clock
 from ...job import NewJob
 from ...lifecycle import PENDING
-from ...operation import Operation, Rows, Statement
+from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..names import check_name
 from ..sql.entangling import Lane
 from ..sql.rows import SQLITE_ROWS, RowReader
 from ..sql.store import PLAIN, SqlStore
-from ..store import Change
+from ..store import Change, ClaimRequest
 from .connections import SqliteConnections
 from .given import in_lists
 from .wakeup import SqliteWakeup
@@ -101,11 +100,8 @@ class SqliteStore(SqlStore):
     def replace_job(self, job: NewJob, now: int | None) -> Statement:
         return self.many("replace_job", [job], now=now)
 
-    def in_order(self, rows: Rows) -> Rows:
-        try:
-            return sorted(rows, key=itemgetter(5, 6, 0))  # RETURNING knows no order
-        except TypeError:
-            return rows  # what somebody may have written into a row must stop nobody
+    def claim_parts(self, request: ClaimRequest) -> dict[str, str]:
+        return {}
 
     def finish(self, settlements: Sequence[Settlement], *, alone: bool, plain: bool = True) -> Operation[set[UUID]]:
         given = [
