@@ -199,7 +199,11 @@ class Signature:
 
     def _read(self, text: str | bytes) -> dict[str, Any]:
         try:
-            values = dict(zip(self._parameters, msgspec.structs.astuple(self._reader.decode(text)), strict=True))
+            arguments = self._reader.decode(text)
+            if self._fields_are_names:  # three times as quick
+                values = msgspec.structs.asdict(arguments)
+            else:
+                values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
             if self._optional:
                 values = {name: value for name, value in values.items() if value is not UNSET}
             if self._extra is not None:
@@ -278,14 +282,20 @@ class Signature:
         return _is_plain(self._result_type)
 
     @cached_property
+    def _fields_are_names(self) -> bool:
+        """Not every name of a parameter can be the name of a struct's field: then those are numbered."""
+        return all(name[0].isalpha() and name.isascii() and name != "self" for name in self._types)
+
+    @cached_property
     def _reader(self) -> msgspec.json.Decoder[Any]:
-        """Reads all arguments at once into a struct, whose fields are numbered since not every name can be one."""
+        """Reads all arguments at once into a struct."""
         for name, hint in (self._types | {"**": self._extra_type}).items():
             try:
                 msgspec.json.Decoder(hint)
             except UNSUPPORTED as error:
                 raise InvalidInput(f"{name}: this annotation cannot be read from JSON: {error}") from error
-        fields = {f"p{index}": name for index, name in enumerate(self._types)}
+        named = self._fields_are_names
+        fields = {name if named else f"p{index}": name for index, name in enumerate(self._types)}
         arguments = msgspec.defstruct(
             "Arguments",
             [(f, self._types[n]) if n in self._required else (f, self._types[n], UNSET) for f, n in fields.items()],
