@@ -30,7 +30,7 @@ example: .venv/development ## one of examples/, by its name: make example NAME=s
 
 test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
 	@tests/packages
-	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m pytest -n 3 $(ARGUMENTS)
+	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m pytest -n 4 --dist worksteal $(ARGUMENTS)
 
 check: .venv/development ## format, lint, types, layers, length of files, tests
 	$(bin)/ruff format --check .
