@@ -26,7 +26,7 @@ from .stores.store import Blocker, Lease, Note
 from .twins import twins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Future
 
     from .app import T, Windlass
@@ -53,6 +53,7 @@ class Attempt:
         "_notes",
         "_renewed_until",
         "app",
+        "begin",
         "block",
         "cancel_requested",
         "ended",
@@ -79,6 +80,7 @@ class Attempt:
         self.why: str | None = None
         self.task: asyncio.Task[Any] | None = None
         self.interrupter: Callable[[], None] | None = None
+        self.begin: Callable[[], Awaitable[None]] | None = None  # to be awaited before its handler is called
         self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
         self.noted = False  # something was said that is not written yet
         self._notes: Notes | None = None

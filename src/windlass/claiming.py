@@ -15,12 +15,12 @@ from .call import check_name, check_names
 from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .identity import Identity
-from .job import Job
+from .job import Job, is_last_attempt
 from .lifecycle import PENDING
 from .operation import Operation
 from .outcome import give_back
 from .policy import Policy
-from .stores.store import Admitted, ClaimRequest, Store
+from .stores.store import Admitted, ClaimRequest, Lease, Store
 
 if TYPE_CHECKING:
     from .app import Windlass
@@ -89,6 +89,7 @@ class Claiming:
                     policies=self.policies,
                     default_policy=self.default_policy,
                     lease_seconds=None if lease is None else to_seconds(lease),
+                    begun=False,
                 )
             )
             app = cast("Windlass", self)
@@ -115,32 +116,43 @@ class Claiming:
         return self.store.settle([give_back(attempt.job, attempt.token) for attempt in attempts])
 
     # The claim is committed before the outputs are read: an operation that is repeated would claim twice. So where
-    # reading fails, the jobs are given back, and the caller sees the error.
+    # reading fails, the jobs are given back, and the caller sees the error. Last attempts count from when the caller
+    # gets them.
 
-    def _with_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
+    def _begin(self, attempts: Sequence[Attempt]) -> Operation[object]:
+        last = [attempt for attempt in attempts if is_last_attempt(attempt.job)]
+        return self.store.begin([Lease(attempt.job.id, attempt.token, 0) for attempt in last])
+
+    def _made_ready(self, attempts: list[Attempt]) -> list[Attempt]:
         """Those for whose blockers' outputs there is room; the other jobs go back to the queue."""
         waited = _waited(attempts)
         try:
             left = waited[self.run_operation(lambda: self._read_blockers(waited)) :] if waited else []
             if left:
                 self.run_operation(lambda: self._give_back(left))
+            ready = _without(attempts, left)
+            if any(is_last_attempt(attempt.job) for attempt in ready):
+                self.run_operation(lambda: self._begin(ready))
         except BaseException:
             with suppress(Exception):
                 self.run_operation(lambda: self._give_back(attempts))
             raise
-        return _without(attempts, left)
+        return ready
 
-    async def _awith_blockers(self, attempts: list[Attempt]) -> list[Attempt]:
+    async def _amade_ready(self, attempts: list[Attempt]) -> list[Attempt]:
         waited = _waited(attempts)
         try:
             left = waited[await self.arun_operation(lambda: self._read_blockers(waited)) :] if waited else []
             if left:
                 await self.arun_operation(lambda: self._give_back(left))
+            ready = _without(attempts, left)
+            if any(is_last_attempt(attempt.job) for attempt in ready):
+                await self.arun_operation(lambda: self._begin(ready))
         except BaseException:
             with suppress(Exception):
                 await asyncio.shield(self.arun_operation(lambda: self._give_back(attempts)))
             raise
-        return _without(attempts, left)
+        return ready
 
     def claim(
         self, limit: int = 10, *, queues: Sequence[str] | None = None, types: Sequence[str] | None = None,
@@ -152,7 +164,7 @@ class Claiming:
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for number, pause in enumerate(_while_locked()):
             held_up = self.admit_all().left > 0 and number < ARRIVING_LOOKS
-            attempts = self._with_blockers(self.run_operation(claim))
+            attempts = self._made_ready(self.run_operation(claim))
             if attempts or (order_key is None and not held_up):
                 break
             is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)
@@ -168,7 +180,7 @@ class Claiming:
         claim = partial(self._claim, limit, queues, types, order_key, tenant, lease, worker)
         for number, pause in enumerate(_while_locked()):
             held_up = (await self.aadmit_all()).left > 0 and number < ARRIVING_LOOKS
-            attempts = await self._awith_blockers(await self.arun_operation(claim))
+            attempts = await self._amade_ready(await self.arun_operation(claim))
             if attempts or (order_key is None and not held_up):
                 break
             is_locked = partial(self._is_locked, order_key or "", tenant, queues, types)

@@ -362,3 +362,9 @@ class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
 
     async def adelete(self, *, cascade: bool = False) -> None:
         await self.app.adelete(self.id, cascade=cascade)
+
+
+def is_last_attempt(job: Job) -> bool:
+    """Of one that has been claimed."""
+    most = job.max_attempts_raw
+    return bool(most) and job.attempt >= most  # type: ignore[operator]

@@ -199,3 +199,28 @@ async def test_a_claim_that_cannot_read_the_results_gives_its_jobs_back(
             await either.claim(2, queues=["join"])
     attempts = await either.claim(2, queues=["join"])
     assert sorted((one.job.type, one.number) for one in attempts) == [("join", 1), ("plain", 1)]
+
+
+async def test_a_last_attempt_whose_claim_never_returned_is_not_spent(
+    app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocker = await either.enqueue("read", {}, queue="read")
+    job = await either.enqueue("join", {}, queue="join", after=[blocker], max_attempts=1)
+    (attempt,) = await either.claim(1, queues=["read"])
+    await either.of(attempt).complete("done")
+
+    def away(*_: object, **__: object) -> Operation[None]:
+        yield from ()
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.store, "blockers", away)
+        patch.setattr(app.store, "settle", away)  # not even given back
+        with pytest.raises(StoreUnavailable, match="away"):
+            await either.claim(1, queues=["join"])
+    app.store.clock.move(timedelta(minutes=5))
+    assert await either.rescue() == 1
+    assert (await either.get(job.id)).state == "pending"
+    app.store.clock.move(timedelta(minutes=5))
+    (attempt,) = await either.claim(1, queues=["join"])
+    assert attempt.number == 1

@@ -30,20 +30,25 @@ def run(app: Windlass, handler: Any) -> Any:
     return job.refresh()
 
 
+@pytest.mark.parametrize("begins", [False, True], ids=["", "and begun"])
 @pytest.mark.parametrize("ends", ["commit_transaction", "abort_transaction"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_a_transaction_that_was_ended_by_hand_does_not_complete_the_job(
-    app: Windlass, is_async: bool, ends: str
+    app: Windlass, is_async: bool, ends: str, begins: bool
 ) -> None:
     def sync_handler(attempt: Attempt) -> None:
         with attempt.transaction() as session:
             notes_of(session).insert_one({"_id": 1}, session=session)
             getattr(session, ends)()
+            if begins:
+                session.start_transaction()
 
     async def async_handler(attempt: Attempt) -> None:
         async with attempt.transaction() as session:
             await notes_of(session).insert_one({"_id": 1}, session=session)
             await getattr(session, ends)()
+            if begins:
+                await session.start_transaction()
 
     job = run(app, async_handler if is_async else sync_handler)
     assert (job.state, job.error.type) == ("failed", "Conflict")

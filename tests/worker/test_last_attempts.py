@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,11 +17,13 @@ import psycopg
 import pytest
 
 from tests.proxy import Proxy
-from windlass import Attempt, Job, Windlass
+from windlass import Attempt, Job, StoreUnavailable, Windlass
 from windlass.operation import Operation, Statement
 from windlass.stores.sql.query import Query
 from windlass.stores.store import ClaimRequest, Lease, Refusal
+from windlass.worker.processes import CHILD_NAME
 
+from . import children
 from .conftest import until
 from .looking import look
 
@@ -252,3 +255,68 @@ async def test_a_beginning_that_gets_no_answer_does_not_hold_up_the_others_for_l
             await until(lambda: worker.completed == 5, 15)
         assert (silenced, sorted(ran)) == ([1], [0, 1, 2, 3, 4])
         await app.aclose()
+
+
+async def test_the_mark_is_made_inside_the_middleware(app: Windlass) -> None:
+    """What a middleware does before the handler may take long: a worker that dies meanwhile has not begun the job."""
+    marked, store = [], app.store
+    begin = store.begin
+
+    def marking(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        marked.append("marked")
+        return (yield from begin(leases))
+
+    store.begin = marking  # type: ignore[method-assign]
+
+    @app.middleware
+    async def slowly(attempt: Attempt, call: Callable[[], Any]) -> Any:
+        marked.append("middleware")
+        await asyncio.sleep(0.01)
+        return await call()
+
+    @app.task(max_attempts=1)
+    async def once() -> None:
+        marked.append("handler")
+
+    await once.aenqueue()
+    await app.arun_worker(until_idle=True)
+    assert marked == ["middleware", "marked", "handler"]
+
+
+async def test_a_time_limit_that_ends_before_the_store_has_answered_spends_no_attempt(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, begin, tries = list[int](), app.store.begin, list[int]()
+
+    def away(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        tries.append(1)
+        if len(tries) < 8:
+            raise StoreUnavailable("away")
+        return (yield from begin(leases))
+
+    monkeypatch.setattr(app.store, "begin", away)
+
+    @app.task(max_attempts=1, timeout="300ms")
+    async def once() -> None:
+        ran.append(1)
+
+    job = await once.aenqueue()
+    async with app.worker(poll_interval="200ms"):
+        await until(lambda: ran)
+    assert (await job.arefresh()).state == "completed"
+
+
+def test_in_a_child_process_it_is_marked_when_the_child_is_ready(app: Windlass) -> None:
+    """The child has to be started, and to import the application: that takes long, and nothing has begun."""
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    marked: list[bool] = []
+    begin = app.store.begin
+
+    def marking(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        marked.append(any(child.name == CHILD_NAME for child in multiprocessing.active_children()))
+        return (yield from begin(leases))
+
+    app.store.begin = marking  # type: ignore[method-assign]
+    job = which.enqueue()
+    app.run_worker(until_idle=True)
+    assert (job.refresh().state, marked) == ("completed", [True])

@@ -75,6 +75,8 @@ class Executor:
         async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
+            if attempt.begin is not None:
+                await attempt.begin()
             if attempt.entering is not None:
                 attempt.entering(False)
             return await function(**arguments)
@@ -82,11 +84,11 @@ class Executor:
         async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
+            if attempt.begin is not None:
+                await attempt.begin()
             return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
 
         async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
-            if attempt.entering is not None:
-                attempt.entering(False)
             return await self.processes.run(attempt, task)
 
         if task.isolation == "process":
@@ -158,6 +160,8 @@ class Executor:
                 return give_back(job, attempt.token)
             case Stop.CANCEL if not isinstance(result, str):
                 result = Cancel(attempt.why or "cancelled while it ran")
+            case Stop.TIMEOUT if attempt.begin is not None:
+                return give_back(job, attempt.token)  # the store did not answer: its handler was not called
             case Stop.TIMEOUT if not isinstance(result, str):
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")

@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +24,7 @@ from ..app import Windlass
 from ..attempt import Attempt, current
 from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
-from ..job import Job
+from ..job import Job, is_last_attempt
 from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze, describe_error
 from ..task import Task
 from .threads import Threads
@@ -79,7 +80,10 @@ class ChildProcesses:
 
     async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
         try:
-            answer: tuple[str, Any] = await self._threads.run(attempt, lambda: child.run(place, attempt), child.kill)
+            loop = asyncio.get_running_loop()
+            answer: tuple[str, Any] = await self._threads.run(
+                attempt, lambda: child.run(place, attempt, loop), child.kill
+            )
         except BaseException:
             self._drop(child)
             raise
@@ -142,7 +146,9 @@ class _Child:
         self.process.start()
         theirs.close()
 
-    def run(self, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
+    def run(
+        self, place: tuple[str, str, str | None], attempt: Attempt, loop: asyncio.AbstractEventLoop
+    ) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
         begun = False
@@ -154,6 +160,10 @@ class _Child:
                     continue  # of a job before, by a thread that has outlived its handler
                 if kind == "begun":
                     begun = True
+                elif kind == "ready":
+                    if attempt.begin is not None:
+                        asyncio.run_coroutine_threadsafe(_awaited(attempt.begin), loop).result()
+                    self.pipe.send("go")
                 elif kind == "progress":
                     attempt.progress(*value)
                 elif kind == "log":
@@ -182,6 +192,9 @@ class _ChildAttempt(Attempt):
 
     def log(self, text: str) -> None:
         self._line.send("log", text)
+
+    def say_ready(self) -> None:
+        self._line.send("ready", None)
 
 
 class _Line:
@@ -218,7 +231,7 @@ def serve(pipe: Connection, parent: int) -> None:
             task = _find(module, name, home)
             attempt = _ChildAttempt(task.app, job, token, line)
             attempt.had(blockers)
-            answer: tuple[str, Any] = _call(task, attempt)
+            answer: tuple[str, Any] = _call(task, attempt, pipe)
         except BaseException as error:
             answer = _ended_badly(error, task)
         if os.getpid() != line.process:
@@ -253,11 +266,18 @@ def _find(module: str, name: str, home: str | None) -> Task[..., Any]:
     return found
 
 
-def _call(task: Task[..., Any], attempt: Attempt) -> tuple[str, Any]:
+async def _awaited(begin: Callable[[], Awaitable[None]]) -> None:
+    await begin()
+
+
+def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tuple[str, Any]:
     arguments = task.signature.decode_arguments(attempt.job.input_json)
     if task.signature.injected_name:
         arguments[task.signature.injected_name] = attempt
     current.set(attempt)
+    if is_last_attempt(attempt.job):
+        attempt.say_ready()
+        pipe.recv()  # the worker has marked it in the store
     result = task.function(**arguments)
     value = asyncio.run(result) if inspect.iscoroutine(result) else result
     if isinstance(value, Continue):

@@ -3,10 +3,11 @@
 The outputs of what a job has waited for are read when the job is about to start, and bounded: a claim takes many jobs,
 and each may have waited for many.
 
-A job's last attempt is marked in the store right before its handler is called: if the process ends before that, the
-attempt does not count, and the worker that rescues the job gives it back. Last attempts begin one after the other, each
-when the handler before it has made its first step. If they were marked together and the first one ended the process,
-the others would be failed though they never ran.
+A job's last attempt is marked in the store right before its handler is called, inside its middleware: the executor
+awaits `attempt.begin`. If the process ends before that, the attempt does not count, and the worker that rescues the job
+gives it back. Last attempts begin one after the other, each when the handler before it has made its first step. If they
+were marked together and the first one ended the process, the others would be failed though they never ran. Those that
+run in child processes need not wait for each other: they begin when their child is ready.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..claiming import MOST_BYTES
-from ..job import Job
+from ..job import is_last_attempt
 from ..logs import Log, job_fields
 from ..operation import Operation
 from ..outcome import Settlement
@@ -46,7 +47,7 @@ class Starting:
 
     def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Awaitable[Settlement | None]:
         """As the executor does, once all is ready."""
-        if attempt.job.blockers_left is None and not _is_last(attempt.job):
+        if attempt.job.blockers_left is None and not is_last_attempt(attempt.job):
             return self._execute(attempt, slot, began)
         return self._prepare(attempt, slot, began)
 
@@ -55,8 +56,8 @@ class Starting:
         try:
             if attempt.job.blockers_left is not None:
                 size = await self._read_blockers(attempt)
-            if _is_last(attempt.job):
-                return await self._begin(attempt, slot, began)
+            if is_last_attempt(attempt.job):
+                return await self._execute_last(attempt, slot, began)
             return await self._execute(attempt, slot, began)
         finally:
             attempt.had(())
@@ -82,24 +83,41 @@ class Starting:
 
     # A last attempt
 
-    async def _begin(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+    async def _execute_last(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+        turn = _Turn(self._turn)
+        attempt.begin = lambda: self._begin(attempt, turn)
+        try:
+            return await self._execute(attempt, slot, began)
+        finally:
+            attempt.begin = attempt.entering = None
+            turn.end()
+
+    async def _begin(self, attempt: Attempt, turn: _Turn) -> None:
+        """Mark it in the store. `CancelledError` where it is not to begin any more: `attempt.stop` says why."""
+        task, attempt.task = attempt.task, None  # a statement that is under way is not interrupted
+        try:
+            await self._mark(attempt, turn)
+        finally:
+            attempt.task = task
+        if attempt.stop is not None:
+            raise asyncio.CancelledError
+        attempt.begin = None
+        turn.end_after(LONGEST_STEP)
+        attempt.entering = turn.entering
+
+    async def _mark(self, attempt: Attempt, turn: _Turn) -> None:
         lease = Lease(attempt.job.id, attempt.token, 0)
+        known = self.app.tasks.get(attempt.job.type)
         while True:
-            turn = _Turn(self._turn)
-            task = self.app.tasks.get(attempt.job.type)
-            if task is None or task.isolation != "process":  # a child process takes no other job with it
+            if known is None or known.isolation != "process":  # a child process takes no other job with it
                 await turn.take()
-            try:
-                refusals = await self._insist(attempt, lambda: self.app.store.begin([lease]))
-                if not refusals or refusals[0].reason != "locked":
-                    if refusals:
-                        attempt.interrupt(Stop.LEASE_LOST, refusals[0].reason)
-                    turn.end_after(LONGEST_STEP)
-                    attempt.entering = turn.entering
-                    return await self._execute(attempt, slot, began)
-            finally:
-                attempt.entering = None
-                turn.end()
+            refusals = await self._insist(attempt, lambda: self.app.store.begin([lease]))
+            if not refusals:
+                return
+            if refusals[0].reason != "locked":
+                attempt.interrupt(Stop.LEASE_LOST, refusals[0].reason)
+                return
+            turn.end()
             await self._unless_stopped(attempt, asyncio.sleep(LOCKED_SECONDS))
 
     # Waiting
@@ -121,12 +139,12 @@ class Starting:
 
     async def _unless_stopped(self, attempt: Attempt, waiting: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(waiting)
-        attempt.interrupter = lambda: _cancel(task)
+        before, attempt.interrupter = attempt.interrupter, lambda: _cancel(task)
         try:
             if attempt.stop is None:
                 await asyncio.wait([task])
         finally:
-            attempt.interrupter = None
+            attempt.interrupter = before
             task.cancel()
 
 
@@ -165,8 +183,3 @@ class _Turn:
 
 def _cancel(task: asyncio.Task[object]) -> None:
     task.cancel()
-
-
-def _is_last(job: Job) -> bool:
-    most = job.max_attempts_raw
-    return bool(most) and job.attempt >= most  # type: ignore[operator]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
@@ -28,19 +28,24 @@ ENDED = (
     "the transaction of this block was ended in it, by a commit or abort of yours: the block itself ends it, together "
     "with the job. Raise to roll it back"
 )
-of_blocks: WeakSet[Any] = WeakSet()  # sessions
+of_blocks: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # sessions, with the numbers of their transactions
 
 
 def check(session: Any) -> None:
     """A block whose transaction was ended by hand would settle its job without the block's writes."""
-    if session in of_blocks and not session.in_transaction:
+    if session in of_blocks and (not session.in_transaction or _number(session) != of_blocks[session]):
         raise Conflict(ENDED)
+
+
+def _number(session: Any) -> int:
+    """The driver has no public name for it; where it is not found, another transaction is not noticed."""
+    return int(getattr(session, "_transaction_id", 0))
 
 
 @contextmanager
 def transaction(connections: MongoConnections) -> Iterator[ClientSession]:
     with connections.client().start_session() as session, session.start_transaction(**CONCERNS):
-        of_blocks.add(session)
+        of_blocks[session] = _number(session)
         yield session
 
 
@@ -48,7 +53,7 @@ def transaction(connections: MongoConnections) -> Iterator[ClientSession]:
 async def atransaction(connections: MongoConnections) -> AsyncIterator[AsyncClientSession]:
     client = await connections.async_client()
     async with client.start_session() as session, await session.start_transaction(**CONCERNS):
-        of_blocks.add(session)
+        of_blocks[session] = _number(session)
         yield session
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -35,6 +36,10 @@ CLOSED = (
     "the connection of this block was closed in it, and what was written there is undone: the block itself gives it "
     "back. Raise to roll it back"
 )
+UNFINISHED = (
+    "a statement, a COPY or a pipeline is still open on the connection of this block, so it cannot be committed: read "
+    "all rows of a stream, or close it, and leave the pipeline before the block ends"
+)
 # In microseconds. Not as a text, which would change with the settings of the session.
 BEGAN_AT = b"(EXTRACT(epoch FROM pg_catalog.now()) * 1000000)::bigint"
 ENDED_MARK = "windlass: ended by hand"
@@ -51,6 +56,8 @@ class Remembering:
     """Part of a connection: where it leads, and which error has aborted its transaction."""
 
     pgconn: Any
+    lock: Any
+    new_lock: Any
     _pipeline: Any
     broken: bool  # by another than the handler
     answer_seconds: float | None = None  # how long the handler's own statements take is the handler's business
@@ -59,7 +66,7 @@ class Remembering:
     is_read_only = False
     began_at: bytes | None = None  # when the block's transaction began, which tells it from any other of the session
 
-    def _exec_command(self, command: Any, *arguments: Any) -> Any:
+    def _exec_command(self, command: Any, *arguments: Any, **options: Any) -> Any:
         """What psycopg begins and commits a transaction with. A transaction that was ended by hand, with another begun
         after it, looks like the first one from here. So the server is asked for the moment when the transaction began,
         in the same message as BEGIN, and compares it in the same message as COMMIT."""
@@ -70,7 +77,7 @@ class Remembering:
             return result
         if together and command == b"COMMIT" and self.began_at is not None:
             return (yield from self._send(COMMIT_IF_SAME % (BEGAN_AT, self.began_at)))
-        return (yield from super()._exec_command(command, *arguments))  # type: ignore[misc]
+        return (yield from super()._exec_command(command, *arguments, **options))  # type: ignore[misc]
 
     def _send(self, statements: bytes) -> Any:
         """In one message; the server leaves out what comes after an error."""
@@ -107,6 +114,20 @@ class Remembering:
                 raise Conflict(ENDED)
             case TransactionStatus.UNKNOWN if not self.broken:
                 raise Conflict(CLOSED)
+        if self.is_busy:
+            raise Conflict(UNFINISHED)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.pgconn.transaction_status == TransactionStatus.ACTIVE or self._pipeline is not None
+
+    def abandon_if_busy(self) -> None:
+        """Its lock may be held by a generator that nothing will run to its end: whoever waits for it waits for ever. So
+        the connection is cut, which makes the server undo the transaction, and gets a lock that is free."""
+        if self.is_busy:
+            with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as line:
+                line.shutdown(socket.SHUT_RDWR)
+            self.lock, self._pipeline = self.new_lock(), None
 
 
 def was_undone(error: BaseException) -> bool:
@@ -114,6 +135,8 @@ def was_undone(error: BaseException) -> bool:
 
 
 class BlockConnection(Remembering, OwnConnection):
+    new_lock = staticmethod(threading.Lock)
+
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().wait(gen, *args, **kwargs)
@@ -123,6 +146,8 @@ class BlockConnection(Remembering, OwnConnection):
 
 
 class AsyncBlockConnection(Remembering, OwnAsyncConnection):
+    new_lock = staticmethod(asyncio.Lock)
+
     async def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return await super().wait(gen, *args, **kwargs)
@@ -168,6 +193,7 @@ class Blocks:
                     try:
                         yield connection
                     finally:
+                        connection.abandon_if_busy()
                         connection.answer_seconds = ANSWER_SECONDS
             finally:
                 self._give_back(connection)
@@ -230,6 +256,7 @@ class Blocks:
                     try:
                         yield connection
                     finally:
+                        connection.abandon_if_busy()
                         connection.answer_seconds = ANSWER_SECONDS
             finally:
                 await self._agive_back(connection, blocks)
