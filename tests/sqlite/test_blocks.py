@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -207,3 +208,25 @@ def test_what_sqlite_has_rolled_back_is_not_completed(app: Windlass) -> None:
     work(app, concurrency=1)
     assert entries(app) == []
     assert ["Conflict" in str(job.refresh().error) for job in jobs] == [True, True]
+
+
+@pytest.mark.parametrize("by", ["execute", "cursor"])
+def test_rows_that_were_not_read_keep_no_lock_after_the_block(fresh_sqlite_url: str, by: str) -> None:
+    app, kept, waited = Windlass(fresh_sqlite_url), [], []
+
+    @app.task(max_attempts=1)
+    def reads(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            query = "SELECT id, state FROM windlass_jobs"
+            cursor = connection.execute(query) if by == "execute" else connection.cursor().execute(query)
+            kept.append((cursor, cursor.fetchone()))
+        began = time.monotonic()
+        app.enqueue("other", queue="other")
+        waited.append(time.monotonic() - began)
+
+    app.enqueue_many([app.call("other", {}, queue="other") for _ in range(20)])
+    job = reads.enqueue()
+    app.run_worker(until_idle=True, queues=["default"])
+    assert job.refresh().state == "completed"
+    assert waited[0] < 5
+    app.close()

@@ -72,8 +72,11 @@ def _id(value: Any) -> UUID:
 
 def _excused(violation: Violation, evidence: Evidence) -> bool:
     """A handler that is interrupted at the worker's end is given back, and spends no attempt: it starts again with that
-    number. Only those that do not listen are so slow."""
+    number. Only those that do not listen are so slow. A job that its handler's own transaction has locked, on a
+    connection that is dead, cannot be rescued until the server has ended that transaction."""
     kind = violation.id and evidence.sent.get(violation.id)
+    if kind and kind.kind == "slow" and violation.rule == "C10" and "half-open" in evidence.faults:
+        return True
     return bool(kind and kind.kind in ("deaf", "rude") and violation.rule == "C5" and "times" in violation.what)
 
 

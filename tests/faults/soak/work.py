@@ -17,7 +17,7 @@ from windlass import Attempt, Continue, Windlass
 
 from ..history import Event, History
 
-LEASE, BACKOFF = "6s", "50ms"
+LEASE, BACKOFF, OWN_STATEMENTS = "6s", "50ms", "20s"
 EFFECTS = ("effect", "sync_effect", "slow")  # each completed one has written its id, once; no other has
 
 
@@ -78,7 +78,8 @@ def in_child(attempt: Attempt, seconds: float) -> str:
     return "done"
 
 
-@app.task(lease=LEASE, backoff=BACKOFF)
+# How long a handler's own statements take is its own business. On a dead connection that is for ever: hence `timeout`.
+@app.task(lease=LEASE, backoff=BACKOFF, timeout=OWN_STATEMENTS)
 async def effect(attempt: Attempt, seconds: float) -> None:
     note("started", attempt)
     async with attempt.transaction() as connection:
@@ -87,7 +88,7 @@ async def effect(attempt: Attempt, seconds: float) -> None:
         note("ended", attempt)
 
 
-@app.task(lease=LEASE, backoff=BACKOFF)
+@app.task(lease=LEASE, backoff=BACKOFF, timeout=OWN_STATEMENTS)
 def sync_effect(attempt: Attempt, seconds: float) -> None:
     note("started", attempt)
     with attempt.transaction() as connection:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from ...errors import Conflict
 from ...operation import Begin, Commit, Rows, Statement
@@ -33,14 +34,25 @@ class BlockConnection:
 
     def __init__(self, raw: sqlite3.Connection, address: str) -> None:
         self.raw, self.address, self.ended = raw, address, False
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         with self.unended():
-            return self.raw.execute(sql, values)
+            return self.cursor().execute(sql, values)  # type: ignore[no-any-return]
 
     def executemany(self, sql: str, values: Iterable[Values]) -> sqlite3.Cursor:
         with self.unended():
-            return self.raw.executemany(sql, values)
+            return self.cursor().executemany(sql, values)  # type: ignore[no-any-return]
+
+    def cursor(self, *factory: Any) -> Any:
+        cursor = self.raw.cursor(*factory)
+        self._cursors.add(cursor)
+        return cursor
+
+    def close_cursors(self) -> None:
+        """One with rows that were not read keeps the file locked, also after the connection is closed."""
+        for cursor in list(self._cursors):
+            cursor.close()
 
     def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
         return self.execute(sql, values).fetchall()
@@ -144,9 +156,11 @@ def begin(connection: sqlite3.Connection, path: str) -> None:
     connection.set_authorizer(end_nothing)
 
 
-def finish(connection: sqlite3.Connection, path: str, *, commit: bool) -> None:
+def finish(block: BlockConnection, path: str, *, commit: bool) -> None:
+    connection = block.raw
     with gate.inside(), mapped(path):
         connection.set_authorizer(None)
+        block.close_cursors()
         try:
             if commit:
                 OwnLink(connection, path, BUSY_SECONDS).execute(Commit())
@@ -160,16 +174,15 @@ def finish(connection: sqlite3.Connection, path: str, *, commit: bool) -> None:
 def transaction(
     open_connection: Callable[[], sqlite3.Connection], path: str, address: str
 ) -> Iterator[BlockConnection]:
-    connection = open_connection()
+    block = BlockConnection(open_connection(), address)
     commit = False
     try:
-        begin(connection, path)
-        block = BlockConnection(connection, address)
+        begin(block.raw, path)
         with inside(block):
             yield block
         commit = True
     finally:
-        finish(connection, path, commit=commit)
+        finish(block, path, commit=commit)
 
 
 @asynccontextmanager
@@ -178,13 +191,12 @@ async def atransaction(
 ) -> AsyncIterator[AsyncBlockConnection]:
     with ThreadPoolExecutor(1, thread_name_prefix="windlass-block") as thread:
         loop = asyncio.get_running_loop()
-        connection = await loop.run_in_executor(thread, open_connection)
+        block = BlockConnection(await loop.run_in_executor(thread, open_connection), address)
         commit = False
         try:
-            await loop.run_in_executor(thread, begin, connection, path)
-            block = BlockConnection(connection, address)
+            await loop.run_in_executor(thread, begin, block.raw, path)
             with inside(block):
                 yield AsyncBlockConnection(block, thread)
             commit = True
         finally:
-            await loop.run_in_executor(thread, lambda: finish(connection, path, commit=commit))
+            await loop.run_in_executor(thread, lambda: finish(block, path, commit=commit))
