@@ -71,7 +71,7 @@ def translate(error: Exception, place: str, *, in_transaction: bool) -> Windlass
 def translate_refusal(error: OperationFailure, place: str, in_transaction: bool) -> WindlassError:
     codes = all_codes(error)
     if DUPLICATE_KEY in codes:
-        if in_transaction and is_of_chain(error):  # whoever tries again finds it taken again
+        if in_transaction and is_of_chain(error):  # another try would find it taken again
             return Conflict("another job has the next place of the chain already")
         return Transient(shorten(error)) if in_transaction else Duplicate(shorten(error))
     if NO_INDEX in codes:

@@ -47,7 +47,7 @@ class Leases(Settlements):
         return int(result.matched_count)
 
     def note(self, notes: Sequence[Note]) -> Operation[None]:
-        yield from plainly_or_by_halves(notes, self._note)  # what is locked is said again
+        yield from plainly_or_by_halves(notes, self._note)  # locked ones are written with the next notes
 
     def _note(self, notes: Sequence[Note]) -> Operation[None]:
         writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]

@@ -122,7 +122,7 @@ class Remembering:
         return self.pgconn.transaction_status == TransactionStatus.ACTIVE or self._pipeline is not None
 
     def abandon_if_busy(self) -> None:
-        """Its lock may be held by a generator that nothing will run to its end: whoever waits for it waits for ever. So
+        """Its lock may be held by a generator that nothing will run to its end: to wait for it is to wait for ever. So
         the connection is cut, which makes the server undo the transaction, and gets a lock that is free."""
         if self.is_busy:
             with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as line:

@@ -56,7 +56,7 @@ class SqlStore(GraphReading, Enqueueing, Settling, Deleting, Presence, Schedules
         raise NotImplementedError
 
     def claim_parts(self, request: ClaimRequest) -> dict[str, str]:
-        """Parts of the claim that differ with what is asked for."""
+        """Parts of the claim that differ from request to request."""
         raise NotImplementedError
 
     def take_back(self, ids: Sequence[UUID]) -> Operation[dict[UUID, Change]]:
