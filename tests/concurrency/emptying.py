@@ -6,11 +6,23 @@ from datetime import timedelta
 
 from windlass.operation import Operation, Request, Statement
 from windlass.stores.mongodb.base import Base, Hurried
+from windlass.stores.postgres.store import PostgresStore
 from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
 TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules", "edges")
 COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "timetable")
+
+# Deleted rows stay in their pages for a while, and pruning looks at a sample of a slot's pages.
+SHORTEN_SLOTS = """
+DO $$ BEGIN
+    FOR slot IN 0..32 LOOP
+        IF pg_relation_size(format('"{schema}"."{prefix}history_%s"', slot)) > 16 * 8192 THEN
+            EXECUTE format('TRUNCATE "{schema}"."{prefix}history_%s"', slot);
+        END IF;
+    END LOOP;
+END $$
+"""
 
 
 def empty(store: Store) -> None:
@@ -20,9 +32,12 @@ def empty(store: Store) -> None:
 
 
 def remove_all(store: Store) -> Operation[None]:
+    with_slots = isinstance(store, PostgresStore)
     if isinstance(store, SqlStore):
         text = ";\n\n".join(f"DELETE FROM {{{name}}}" for name in TABLES)
         yield Statement(store.sql.made(("empty",), lambda: text))
+        if with_slots:
+            yield Statement(store.sql.made(("shorten",), lambda: SHORTEN_SLOTS))
     elif isinstance(store, Base):
         *others, last = COLLECTIONS
         for name in others:  # the last write waits until a majority has them all

@@ -115,12 +115,13 @@ class Disturbed:
         store: MongoStore,
         *,
         before: Callable[[], object] | None = None,
+        after: Callable[[], object] | None = None,
         lost: bool = False,
         only: int | None = None,
     ) -> None:
         self.connection = SyncConnection(store.connections.target, store.connections.client())
         self.jobs = store.jobs
-        self.before, self.lost, self.only = before, lost, only
+        self.before, self.after, self.lost, self.only = before, after, lost, only
         self.steps: list[Step] = []
 
     def execute(self, step: Step) -> Rows:
@@ -133,6 +134,9 @@ class Disturbed:
         if self.only is not None:
             step = cut_short(step, self.only)
         rows: Rows = self.connection.execute(step) if self.only != 0 else ()
+        after, self.after = self.after, None
+        if after is not None:
+            after()
         if self.lost:
             raise Interrupted("the answer was lost")
         return rows

@@ -139,6 +139,55 @@ def test_changed_between_reading_and_writing(
     assert announced(store) == 0
 
 
+def bring_back(store: MongoStore, id: UUID) -> None:
+    assert store.connections.run(lambda: store.retry([id]))[0].done
+
+
+def delete(store: MongoStore, id: UUID) -> None:
+    assert store.connections.run(lambda: store.delete([id]))[0].done
+
+
+@pytest.mark.parametrize("take_away", [bring_back, delete])
+def test_taken_away_before_the_batch_that_ended_it_looks_again(
+    store: MongoStore, take_away: Callable[[MongoStore, UUID], None]
+) -> None:
+    job, taken_away, other = new(), new(), new()
+    token = held(store, job, taken_away, other)
+    connection = Disturbed(
+        store, before=lambda: meanwhile_rescued(store, job.id, token), after=lambda: take_away(store, taken_away.id)
+    )
+    batch = [settled(job.id, token), settled(taken_away.id, token, "failed"), settled(other.id, token)]
+    settle_disturbed(store, connection, *batch)
+    assert (counted(store), counted(store, "failed")) == (1, 0)
+    assert announced(store) == 0
+
+
+@pytest.mark.parametrize("take_away", [bring_back, delete])
+def test_taken_away_from_a_batch_that_was_never_confirmed(
+    store: MongoStore, take_away: Callable[[MongoStore, UUID], None]
+) -> None:
+    taken_away, other, third = new(), new(), new()
+    token = held(store, taken_away, other, third)
+    batch = [settled(one.id, token, "failed") for one in (taken_away, other)] + [settled(third.id, token)]
+    with pytest.raises(Interrupted):
+        settle_disturbed(store, Disturbed(store, lost=True), *batch)
+    take_away(store, taken_away.id)
+    upkeep_later(store)
+    assert (counted(store), counted(store, "failed")) == (1, 1)
+    assert announced(store) == 0
+
+
+def test_failed_jobs_of_no_rule_are_counted_for_as_long_as_they_are_kept(store: MongoStore) -> None:
+    job = new(keep_seconds=None)
+    token = held(store, job)
+    assert settle(store, settled(job.id, token, "failed")) == []
+    (stored,), (tally,) = raw(store, "jobs").find(), raw(store, "tallies").find()
+    assert tally["purge_at"] >= stored["purge_at"]
+    bring_back(store, job.id)
+    assert [one["count"] for one in raw(store, "tallies").find().sort("count")] == [-1, 1]
+    assert len({one["purge_at"] for one in raw(store, "tallies").find()}) == 1
+
+
 def test_what_leaves_no_trace_is_fenced_too(store: MongoStore) -> None:
     taken, gone, other = (new(keep_seconds=0) for _ in range(3))
     token = held(store, taken, gone, other)

@@ -32,8 +32,12 @@ def test_it_enqueues_and_tells_of_it(fresh_postgres_url: str) -> None:
     app = Windlass(fresh_postgres_url)
     app.enqueue("greet")
     app.enqueue("greet")  # on the connection that was kept
-    wakeup = cast("PostgresWakeup", app.store.wakeup)
+    ours = cast("PostgresWakeup", app.store.wakeup)
+    wakeup = PostgresWakeup(
+        ours.connections, ours.channel
+    )  # not the one on which the enqueued jobs are told of just now
     wakeup.deliver([Hint("ready", "it's \\ odd")])
+    wakeup.hang_up()
     assert app.counts().pending == 2
     app.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,6 @@ from ..store import Change
 from .documents import Document, run_at_of, to_line
 from .enqueue import Key, held
 from .settle import Settlements
-from .tallies import Slot, slot_of_finished
 
 # What a job that is brought back does not keep. Its error stays, and tells why it is here again.
 OF_ITS_END = (
@@ -53,20 +52,20 @@ class Actions(Settlements):
         taken = yield from self._held_keys(document for _, document in candidates)
         done = yield from self._what_they_waited_for([id for id, _ in candidates])
         writes: list[UpdateOne] = []
-        counts: Counter[Slot] = Counter()
+        gone: list[Document] = []
         for id, document in candidates:
             key = key_to_hold(document)
             if key in taken:
                 continue
             if key is not None:
                 taken.add(key)
-            counts[slot_of_finished(document)] -= 1
+            gone.append(document)
             update = brought_back(document, now, done.get(id))
             writes.append(UpdateOne({"_id": id, "state": document["state"]}, update))
             changes[id] = change(document, update["$set"]["state"])
         if writes:
             yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
-            yield from self.add_tallies(counts)
+            yield from self.uncount(gone)
         return [changes[id] for id in ids]
 
     def _what_they_waited_for(self, ids: Sequence[UUID]) -> Operation[dict[UUID, bool]]:

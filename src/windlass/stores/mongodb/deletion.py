@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ from ..wakeup import Hint
 from .base import BRIEF
 from .documents import HEAD, Document, chain_of, lane_of
 from .lanes import Lanes
-from .tallies import Slot, Tallies, slot_of_finished
+from .tallies import Tallies
 
 
 class Waiting(NamedTuple):
@@ -75,12 +75,10 @@ class Deletions(Lanes, Tallies):
     def _remove(self, gone: Sequence[Document]) -> Operation[None]:
         """With their keys and edges; the next of their order keys come up."""
         ids = [document["_id"] for document in gone]
-        counts = Counter[Slot]()
-        counts.subtract(slot_of_finished(document) for document in gone if document["state"] in FINISHED)
         yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
         yield Request(self.keys, "delete_many", ({"job_id": {"$in": ids}},))
         yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
-        yield from self.add_tallies(counts)
+        yield from self.uncount([document for document in gone if document["state"] in FINISHED])
         queues = yield from self.promote({lane_of(one) for one in gone if one.get("lane") == HEAD})
         yield from self.hint([Hint("ready", queue) for queue in queues])
 

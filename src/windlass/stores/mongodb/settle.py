@@ -21,6 +21,7 @@ from pymongo import ReturnDocument
 from ...lifecycle import FINISHED, PENDING, RUNNING, State
 from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
+from ...policy import kept_seconds
 from ..store import HandedOver, Refusal, may_be_handed_over
 from .base import Brief
 from .documents import Document, round_up, to_job, to_key
@@ -127,8 +128,8 @@ class Settlements(Entangled, Tallies):
         # Whoever sends the same at the same millisecond leaves what looks like ours.
         written = documents.items() if result.matched_count else ()
         ours = {id for id, document in written if document.get("counted_by") == mark}
-        counts = [sum(id.as_uuid() in ours for id in ids) for ids in slots.values()]
-        yield from self.correct(dict(zip(announced, counts, strict=True)), alone=True)
+        each = [[id for key in ids if (id := key.as_uuid()) in ours] for ids in slots.values()]
+        yield from self.correct(dict(zip(announced, each, strict=True)), alone=True)
         return missed(accepted, documents, result.deleted_count)
 
 
@@ -172,7 +173,7 @@ def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slo
             kinds[document.get("queue", ""), document.get("type", ""), ending.state, ending.keep_seconds].append(id)
     slots: dict[Slot, list[Binary]] = {}
     for (queue, type, state, keep_seconds), ids in kinds.items():
-        purge_at = purge_moment(keep_seconds, now)
+        purge_at = purge_moment(kept_seconds(keep_seconds, state), now)
         slots.setdefault(slot_of(queue, type, state, purge_at, keep_seconds), []).extend(ids)
     return groups, slots
 

@@ -7,17 +7,19 @@ up to about half a percent of the time for which their jobs are kept.
 What is written in a transaction is counted in it. Plain settlements have none, so that they count in two steps:
 before them a tally is announced, with the ids that it is about; after them it is confirmed. Each job bears the mark
 of the batch that finished it. Where the process or its connection dies in between, upkeep finds what was announced
-long ago, and counts which of its jobs bear the mark.
+long ago, and counts which of its jobs bear the mark. Whoever takes a finished job away before that (it is deleted, or
+brought back) notes it on the announcement: it bore the mark.
 Neither step waits for a majority: the settlement between them does, and the server keeps the order. If a fail-over
 undoes the confirmation, the announcement is left, and that is looked after.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from bson import ObjectId
 from bson.binary import Binary
@@ -27,13 +29,13 @@ from ...clock import EPOCH
 from ...lifecycle import State
 from ...operation import Operation, Request
 from .base import Base, Hurried
-from .documents import Document
+from .documents import Document, to_key
 
 FINEST, COARSEST = 1, 3600  # seconds
 FOLDED_AT_ONCE = 10_000
 FORGOTTEN = timedelta(minutes=5)  # an announcement that nobody will confirm any more
 RECOUNTED_AT_ONCE = 100
-ANNOUNCED = dict.fromkeys(("ids", "mark", "since"), "")
+ANNOUNCED = ("ids", "mark", "since", "taken_away")
 
 
 class Slot(NamedTuple):
@@ -46,6 +48,7 @@ class Slot(NamedTuple):
 
 
 def slot_of(queue: str, type: str, state: State, purge_at: datetime | None, keep_seconds: int) -> Slot:
+    """`keep_seconds`: as the job's document has it."""
     if purge_at is None:
         return Slot(queue, type, state, None)
     width = min(max(keep_seconds // 200, FINEST), COARSEST)
@@ -66,6 +69,22 @@ class Tallies(Base):
         if documents:
             yield Request(self.tallies, "insert_many", (documents,), {"ordered": False})
 
+    def uncount(self, gone: Sequence[Document]) -> Operation[None]:
+        """Of finished jobs, as they were, that this transaction deletes or brings back."""
+        counts = Counter[Slot]()
+        counts.subtract(map(slot_of_finished, gone))
+        yield from self.add_tallies(counts)
+        taken_away: defaultdict[ObjectId, list[UUID]] = defaultdict(list)
+        for document in gone:
+            if "counted_by" in document:
+                taken_away[document["counted_by"]].append(document["_id"])
+        if not taken_away:
+            return
+        announced = {"since": {"$exists": True}, "mark": {"$in": [*taken_away]}}
+        for one in (yield Request(self.tallies, "find", (announced, {"mark": 1}))):
+            change = {"$push": {"taken_away": {"$each": taken_away[one["mark"]]}}}
+            yield Request(self.tallies, "update_one", ({"_id": one["_id"], **announced}, change))
+
     # Outside transactions
 
     def announce(
@@ -83,19 +102,22 @@ class Tallies(Base):
     def confirm(self, announced: Sequence[ObjectId]) -> Operation[None]:
         """It was done as it was announced."""
         if announced:
-            change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": ANNOUNCED}
+            change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": dict.fromkeys(ANNOUNCED, "")}
             filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
             # A majority has it when the settlement returns: whoever counts then, with majority reads, sees it.
             yield Request(self.tallies, "update_many", (filter, change), alone=True)
 
-    def correct(self, counted: Mapping[ObjectId, int], *, alone: bool) -> Operation[None]:
-        """It was done in part."""
+    def correct(self, written: Mapping[ObjectId, Sequence[UUID]], *, alone: bool) -> Operation[None]:
+        """It was done in part: these jobs of each announcement bear its mark, and those that were taken away did."""
         changes = [
             UpdateOne(
                 {"_id": id, "since": {"$exists": True}},
-                {"$set": {"count": count, "raw": True}, "$unset": {"announced": "", **ANNOUNCED}},
+                [
+                    {"$set": {"count": _size_with_taken_away(jobs), "raw": True}},
+                    {"$unset": ["announced", *ANNOUNCED]},
+                ],
             )
-            for id, count in counted.items()
+            for id, jobs in written.items()
         ]
         if changes:
             yield Request(self.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
@@ -103,18 +125,16 @@ class Tallies(Base):
     # Upkeep
 
     def recount_forgotten(self, now: datetime) -> Operation[None]:
-        """Look at the jobs of what was announced and neither confirmed nor corrected: it counts those that bear its
-        mark. (A job that was deleted or brought back since bears it no more, and that was counted too: by such a job
-        the count stays off.)"""
+        """Look at the jobs of what was announced and neither confirmed nor corrected."""
         filter = {"since": {"$lt": now - FORGOTTEN}}
         forgotten = yield Request(self.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
-        counted: dict[ObjectId, int] = {}
+        written: dict[ObjectId, list[UUID]] = {}
         for one in forgotten:
             marked = {"_id": {"$in": one["ids"]}, "counted_by": one["mark"]}
-            pipeline = [{"$match": marked}, {"$count": "count"}]
-            rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "_id_"})
-            counted[one["_id"]] = rows[0]["count"] if rows else 0
-        yield from self.correct(counted, alone=False)
+            options = {"hint": "_id_", "batch_size": len(one["ids"]) + 1}
+            rows = yield Request(self.jobs, "find", (marked, {"_id": 1}), options)
+            written[one["_id"]] = [row["_id"] for row in rows]
+        yield from self.correct(written, alone=False)
 
     def fold_tallies(self) -> Operation[None]:
         raw = yield Request(self.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001})
@@ -133,3 +153,10 @@ class Tallies(Base):
 
 def _fields(slot: Slot) -> dict[str, Any]:
     return {name: value for name, value in slot._asdict().items() if value is not None}
+
+
+def _size_with_taken_away(jobs: Sequence[UUID]) -> dict[str, Any]:
+    """As an expression. A job may be among both, if it was taken away after we looked; and of what was taken away from
+    the batch, some may be counted elsewhere."""
+    taken_away = {"$setIntersection": ["$ids", {"$ifNull": ["$taken_away", []]}]}
+    return {"$size": {"$setUnion": [{"$literal": [to_key(id) for id in jobs]}, taken_away]}}

@@ -3,14 +3,12 @@ by our clock."""
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ...operation import Operation, Request
-from .tallies import Slot, Tallies, slot_of_finished
+from .tallies import Tallies
 
 EDGES_LOOKED_AT = 1000
 ROUNDS = 10
-COUNTED = dict.fromkeys(("queue", "type", "state", "purge_at", "keep_seconds"), 1)
+COUNTED = dict.fromkeys(("queue", "type", "state", "purge_at", "keep_seconds", "counted_by"), 1)
 
 
 class Upkeep(Tallies):
@@ -20,13 +18,10 @@ class Upkeep(Tallies):
         past = {"batch_size": max(limit, 1) + 1, "limit": max(limit, 1)}
         rows = yield Request(self.jobs, "find", ({"purge_at": {"$lte": now}}, COUNTED), past)
         if rows:
-            counts: Counter[Slot] = Counter()
-            for row in rows:
-                counts[slot_of_finished(row)] -= 1
             ids = [row["_id"] for row in rows]
             yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
             yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
-            yield from self.add_tallies(counts)
+            yield from self.uncount(rows)
         ended = yield Request(self.keys, "find", ({"ends_at": {"$lte": now}}, {"_id": 1}), past)
         if ended:
             yield Request(self.keys, "delete_many", ({"_id": {"$in": [row["_id"] for row in ended]}},))
