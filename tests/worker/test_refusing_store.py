@@ -45,6 +45,31 @@ def read_only(url: str) -> Iterator[None]:
             connection.execute(change.format(name, sql.Literal("off")))
 
 
+async def test_a_worker_that_starts_while_postgresql_is_read_only_works_when_it_writes_again(
+    fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Windlass(fresh_postgres_url)
+
+    @app.task
+    async def greet() -> str:
+        return "hello"
+
+    app.schedule("* * * * *", greet, name="greetings")
+    job = await greet.aenqueue()
+    worker = app.worker(poll_interval="200ms")
+    with read_only(fresh_postgres_url):
+        running = asyncio.create_task(worker.run())
+        await until(lambda: "the first heartbeat failed" in caplog.text)
+        assert "schedules could not be looked at" in caplog.text
+        await asyncio.sleep(0.5)
+        assert not running.done(), "the worker has ended"
+    assert await job.aresult(timeout=30) == "hello"
+    await until(lambda: [schedule.name for schedule in app.schedules()] == ["greetings"], seconds=40)
+    worker.stop()
+    await running
+    await app.aclose()
+
+
 async def test_what_is_done_while_postgresql_is_read_only_is_completed_when_it_writes_again(
     fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

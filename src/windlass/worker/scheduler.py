@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from ..app import Windlass
-from ..errors import WindlassError
+from ..errors import StoreUnavailable, WindlassError
 from ..schedule import Schedule, decide_firing, decide_repair
 from ..stores.wakeup import Hint
 
@@ -29,6 +29,7 @@ REPAIR_SECONDS = 60.0  # between checks that no schedule's next tick is too far 
 class Scheduler:
     def __init__(self, app: Windlass, fired: Callable[[], None], poll_seconds: float) -> None:
         self.app, self.fired, self.poll_seconds = app, fired, poll_seconds
+        self._wrote = False  # what the code declares
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._looked_at: datetime | None = None  # by the store's clock
@@ -37,9 +38,11 @@ class Scheduler:
         self._glance_at = self._repair_at = 0.0
 
     async def open(self) -> None:
-        """Before the worker looks for jobs: write what the code declares, and fire what fell due meanwhile."""
-        await self.app.awrite_schedules()
-        await self.fire_due()
+        """Before the worker looks for jobs. A store that takes no writes just now does not keep it from starting."""
+        try:
+            await self.look()
+        except StoreUnavailable as error:
+            log.warning("schedules could not be looked at, and will be again: %s", error)
 
     async def run(self) -> None:
         deafen = self.app.store.wakeup.listen(self.heard)
@@ -48,7 +51,7 @@ class Scheduler:
             while True:
                 self._woken.clear()
                 try:
-                    await self.rest(await self.fire_due())
+                    await self.rest(await self.look())
                     delay = GLANCE_SECONDS
                 except Exception as error:  # whatever the store answers with: the next look may go better
                     log.warning("schedules could not be looked at, and will be again: %s", error)
@@ -58,6 +61,13 @@ class Scheduler:
             deafen()
             if self._glance is not None:
                 self._glance.cancel()
+
+    async def look(self) -> float:
+        """Write what the code declares, once, and fire what is due: in how many seconds to look again."""
+        if not self._wrote:
+            await self.app.awrite_schedules()
+            self._wrote = True
+        return await self.fire_due()
 
     async def fire_due(self) -> float:
         """Until nothing is due: in how many seconds to look again."""

@@ -21,7 +21,7 @@ from uuid import UUID
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..duration import Duration, to_seconds
-from ..errors import InvalidInput, WindlassError
+from ..errors import InvalidInput, StoreUnavailable, WindlassError
 from ..identity import Identity
 from ..job import Job, NewJob
 from ..lifecycle import COMPLETED, PENDING
@@ -142,7 +142,10 @@ class Worker:
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, self.pump.wake, self.poll_seconds)
         await self.scheduler.open()
-        await self.upkeep.beat()  # whoever holds a job is on the list of workers
+        try:
+            await self.upkeep.beat()  # before its first job, so that every job's worker is on the list of workers
+        except StoreUnavailable as error:
+            log.warning("the first heartbeat failed: %s", error, extra={"worker": self.identity.name})
         self.leases.start()
         if self.report is not None:
             self.report(ready=True)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from ...errors import Conflict
@@ -37,15 +37,14 @@ class BlockConnection:
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
-        with self.unended():
-            return self.cursor().execute(sql, values)  # type: ignore[no-any-return]
+        return self.cursor().execute(sql, values)
 
     def executemany(self, sql: str, values: Iterable[Values]) -> sqlite3.Cursor:
-        with self.unended():
-            return self.cursor().executemany(sql, values)  # type: ignore[no-any-return]
+        return self.cursor().executemany(sql, values)
 
-    def cursor(self, *factory: Any) -> Any:
-        cursor = self.raw.cursor(*factory)
+    def cursor(self) -> BlockCursor:
+        cursor = self.raw.cursor(BlockCursor)
+        cursor.block = self
         self._cursors.add(cursor)
         return cursor
 
@@ -73,6 +72,23 @@ class BlockConnection:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
                 raise
             raise Conflict(REFUSAL) from error
+
+
+class BlockCursor(sqlite3.Cursor):
+    block: BlockConnection
+
+    def execute(self, sql: str, values: Any = (), /) -> BlockCursor:
+        with self.block.unended():
+            super().execute(sql, values)
+        return self
+
+    def executemany(self, sql: str, values: Iterable[Any], /) -> BlockCursor:
+        with self.block.unended():
+            super().executemany(sql, values)
+        return self
+
+    def executescript(self, script: str, /) -> NoReturn:
+        raise Conflict(f"executescript: {REFUSAL}")
 
 
 # The block around this code: it has locked its file, and what would write there on another connection waits for itself.
