@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .app import T, Windlass
+    from .worker.ledger import Place
 
 
 LOG_LINES = 100  # of an attempt that are kept
@@ -60,7 +61,9 @@ class Attempt:
         "entering",
         "interrupter",
         "job",
+        "next_place",
         "noted",
+        "place",
         "recorded",
         "renewal",
         "settled",
@@ -88,6 +91,8 @@ class Attempt:
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
         self.renewal: Future[None] | None = None  # of its lease, while one is under way
+        self.place: Place | None = None  # in the ledger of the worker that runs it
+        self.next_place: Place | None = None  # for the next job of its chain
         self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
 
     @property

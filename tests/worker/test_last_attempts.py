@@ -93,7 +93,7 @@ async def test_a_last_attempt_whose_claim_was_not_answered_is_adopted_when_the_s
         app.store.claim = losing  # type: ignore[method-assign]
         worker = app.worker(concurrency=5, poll_interval="200ms", rescue_interval="500ms")
         running = asyncio.create_task(worker.run())
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         jobs = await direct.aenqueue_many([once.call(n) for n in range(3)])
         await until(lambda: proxy.refusing)
         await asyncio.sleep(3)

@@ -18,7 +18,8 @@ from ..job import JobError
 from ..logs import Log, job_fields
 from ..outcome import Described, Settlement, decide, give_back
 from .buffer import Buffer
-from .settler import Settler
+from .ledger import Ledger
+from .outbox import Outbox
 
 log = Log("windlass.worker")
 
@@ -31,10 +32,10 @@ class Slots:
     """`begins` is called for each attempt before its handler is, `ended` with the settlement that came of it."""
 
     def __init__(
-        self, count: int, buffer: Buffer, settler: Settler, execute: Execute,
+        self, ledger: Ledger, buffer: Buffer, outbox: Outbox, execute: Execute,
         begins: Callable[[Attempt], None], ended: Callable[[Attempt, Settlement | None], None],
     ) -> None:  # fmt: skip
-        self.count, self.buffer, self.settler, self.execute = count, buffer, settler, execute
+        self.ledger, self.buffer, self.outbox, self.execute = ledger, buffer, outbox, execute
         self.begins, self.ended = begins, ended
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
@@ -43,7 +44,7 @@ class Slots:
         self._variables = [(variable, value) for variable, value in self._context.items() if variable is not current]
 
     def start(self) -> None:
-        for _ in range(self.count):
+        for _ in range(self.ledger.slots):
             self._add()
 
     def _add(self) -> None:
@@ -70,11 +71,11 @@ class Slots:
 
     async def _run(self) -> None:
         """Until its task is of no use to another job, or the worker ends."""
-        buffer, settler, execute, count = self.buffer, self.settler, self.execute, 0
+        ledger, buffer, execute, count = self.ledger, self.buffer, self.execute, 0
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         while not self.ending:
-            if settler.full:
-                await settler.room()
+            if ledger.is_full:
+                await self.outbox.room()
             attempt = buffer.pop() or await buffer.take()
             began = time.perf_counter()
             try:
@@ -83,7 +84,7 @@ class Slots:
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None
-            buffer.ran(time.perf_counter() - began)
+            ledger.ran(time.perf_counter() - began)
             self.ended(attempt, settlement)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return
