@@ -97,7 +97,11 @@ def hoard() -> None:
 class Told(Worker):
     """Notes what it is told of its settlements, before anything else comes of it."""
 
-    def _written(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
+    async def _open(self) -> None:
+        await super()._open()
+        self.outbox.written = self._note_written
+
+    def _note_written(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
         refused = {(refusal.id, refusal.token) for refusal in refusals}
         history.note(
             *(
@@ -111,7 +115,7 @@ class Told(Worker):
                 for attempt, settlement in batch
             )
         )
-        super()._written(batch, refusals, next_job)
+        self.attempts.written(batch, refusals, next_job)
 
 
 def serve() -> None:

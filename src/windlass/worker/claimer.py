@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..job import Job
+from ..job import Job, NewJob
 from ..logs import Log
 from ..stores.store import ClaimRequest
-from .bell import Reasons
+from .bell import ALWAYS, Reasons
+from .buffer import Buffer
 from .cursor import FORGET_SECONDS, QueueCursor, Unanswered
 from .leases import Leases
-from .ledger import Ledger, Place
+from .ledger import Place
 
 log = Log("windlass.worker")
 
 
 class Claimer:
     def __init__(
-        self, app: Windlass, ledger: Ledger, leases: Leases, name: str, queues: Mapping[str, int | None] | None
+        self, app: Windlass, buffer: Buffer, leases: Leases, name: str, queues: Mapping[str, int | None] | None
     ) -> None:
-        self.app, self.ledger, self.leases, self.name = app, ledger, leases, name
+        self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
+        self.ledger, self.bell = buffer.ledger, buffer.bell
+        self.closed = False
+        self.nothing_waits = False  # the last look claimed all jobs that it found
         self.all_queues = queues is None
         self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
         self.unanswered: list[Unanswered] = []
@@ -42,6 +46,30 @@ class Claimer:
             self.cursor(queue).wake()
         for cursor in self.cursors.values() if reasons.any_queue else ():
             cursor.hinted = True
+
+    async def fill(self, queues: Iterable[str], beside: Iterable[str] = ()) -> int:
+        """Claim from each queue in turn, save those `beside` of which no more was heard: how many jobs."""
+        jobs = 0
+        for queue in queues:
+            cursor = self.cursor(queue)
+            if (queue not in beside or cursor.hinted) and cursor.is_worth_a_claim():
+                jobs += await self._fill_from(queue)
+        return jobs
+
+    async def _fill_from(self, queue: str) -> int:
+        """For free slots any job, also a last attempt. Then jobs that may wait in the buffer."""
+        jobs = 0
+        wanted = self.ledger.room_for_slots(queue)
+        if wanted > 0 and not self.closed:
+            attempts = await self.claim(queue, wanted, prefetch=False)
+            self.buffer.hand(attempts)
+            jobs = len(attempts)
+        ahead = self.ledger.room_ahead(queue)
+        if jobs >= wanted and ahead > 0 and not self.closed:
+            attempts = await self.claim(queue, ahead, prefetch=True)
+            self.buffer.put(attempts)
+            jobs += len(attempts)
+        return jobs
 
     async def claim(self, queue: str, limit: int, *, prefetch: bool) -> list[Attempt]:
         """Up to `limit` attempts, each with its place. `prefetch`: they may wait, so last attempts are left alone."""
@@ -80,6 +108,17 @@ class Claimer:
         self.leases.hold(attempts, began)
         return attempts
 
+    # The next job of a chain
+
+    def place_for(self, job: NewJob) -> Place | None:
+        """A place for it, if this worker may run it at once: as far as it knows no other job waits, so none is passed
+        over. A last attempt is not buffered."""
+        if self.closed or not self.nothing_waits or self.bell.has(ALWAYS) or job.max_attempts == 1:
+            return None
+        if job.queue not in self.cursors or job.type not in self.app.tasks or not self.ledger.free_slots:
+            return None
+        return self.ledger.take(job.queue, 1)[0] if self.ledger.room_for_slots(job.queue) > 0 else None
+
     def hold_next(self, job: Job, token: UUID, began: float, place: Place) -> Attempt:
         """The next job of a chain, which was claimed as the one before was completed."""
         return self._hold([job], token, began, [place])[0]
@@ -103,6 +142,17 @@ class Claimer:
         return attempts
 
     # Looks at the queues
+
+    async def admit(self) -> bool:
+        """Admit jobs with blockers or an order key, also those that were enqueued in your transactions: whether locks
+        of other transactions keep some out."""
+        try:
+            while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
+                self.wake(Reasons(hinted=frozenset(admitted.queues)))
+        except Exception as error:  # jobs that are not admitted block no others
+            log.warning("arriving jobs could not be admitted, which is tried again: %s", error)
+            return True
+        return admitted.left > 0
 
     async def find_queues(self) -> list[str]:
         """The queues in which jobs wait. The worker forgets the others after a while."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 
 from .. import lifecycle
-from ..app import Windlass
 from ..attempt import Attempt
 from ..job import Job, JobError, NewJob
 from ..lifecycle import COMPLETED, PENDING
@@ -17,7 +16,7 @@ from ..logs import Log, job_fields
 from ..outcome import Settlement
 from ..stores.store import Refusal
 from ..stores.wakeup import Hint
-from .bell import Bell, Reason
+from .bell import Reason
 from .claimer import Claimer
 from .events import Events
 from .writer import Ended
@@ -35,11 +34,9 @@ class Tally:
 
 
 class Outcomes:
-    def __init__(
-        self, app: Windlass, tally: Tally, events: Events, bell: Bell, claimer: Claimer, poll_seconds: float
-    ) -> None:
-        self.app, self.tally, self.events, self.bell, self.claimer = app, tally, events, bell, claimer
-        self.poll_seconds = poll_seconds
+    def __init__(self, claimer: Claimer, tally: Tally, events: Events, poll_seconds: float) -> None:
+        self.claimer, self.tally, self.events, self.poll_seconds = claimer, tally, events, poll_seconds
+        self.app, self.bell = claimer.app, claimer.bell
 
     def written(self, batch: list[Ended], refusals: list[Refusal], *, has_next: bool) -> None:
         """`has_next`: this worker has the next job of the chain already."""

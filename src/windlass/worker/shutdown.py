@@ -1,4 +1,4 @@
-"""How a worker ends: claim no more, give back, let handlers end, interrupt them, write the outcomes."""
+"""When and how a worker ends: claim no more, give back, let handlers end, interrupt them, write the outcomes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..attempt import Stop
+from ..errors import WindlassError
 from ..logs import Log, job_fields
+from .bell import Reason
 from .stopping import ENDING_SECONDS, INTERRUPTED_SECONDS, WRITING_SECONDS
 
 if TYPE_CHECKING:
@@ -17,6 +19,30 @@ if TYPE_CHECKING:
 log = Log("windlass.worker")
 
 LOOK_SECONDS = 0.25  # between looks for jobs of a claim whose answer was lost
+
+
+async def until_end(worker: Worker) -> None:
+    """Until the worker is stopped, or has no more to do."""
+    stopped, pump = worker.stopping.asked, worker.pump
+    if not worker.until_idle and worker.max_jobs is None:
+        await stopped.wait()
+        return
+    all_expired = False
+    while not stopped.is_set():
+        busy = len(worker.buffer) or worker.running or not worker.outbox.is_empty
+        if not busy and worker.ledger.reached_max_jobs:
+            return
+        if not busy and worker.until_idle and pump.nothing_left:
+            if not pump.turn.all_slots_were_free:
+                worker.bell.ring(Reason.LOOK)  # a job for which no slot was free may still be there
+            elif not all_expired:
+                with contextlib.suppress(WindlassError):  # then the next worker does it
+                    await worker.upkeep.expire()
+                all_expired = True
+                continue
+            elif not pump.seems_locked:
+                return
+        await asyncio.sleep(0.005)
 
 
 async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
@@ -28,7 +54,7 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
     try:
         await _wind_down(worker, pump=helpers[1])
     finally:
-        worker.over = worker.slots.ending = True
+        worker.attempts.closed = worker.slots.ending = True
         for task in (*worker.slots.tasks, *helpers):
             task.cancel()
         worker.outbox.close()
@@ -52,7 +78,7 @@ async def _wind_down(worker: Worker, pump: asyncio.Task[None]) -> None:
     await _ended(pump, within=min(5.0, stopping.left(0.5)))
     await _ended(asyncio.create_task(_give_back_unanswered(worker)), within=min(4.0, stopping.left(1.0)))
     log.info("worker %s claims no more", name, extra={"worker": name})
-    worker.give_back(worker.buffer.clear())
+    worker.attempts.give_back(worker.buffer.clear())
     await _let_handlers_end(worker)
     drained = asyncio.create_task(worker.outbox.drained())
     await _ended(drained, within=max(1.0, stopping.left(WRITING_SECONDS)))
@@ -66,7 +92,7 @@ async def _give_back_unanswered(worker: Worker) -> None:
     claimer = worker.claimer
     while claimer.unanswered:
         try:
-            worker.give_back(await claimer.adopt())
+            worker.attempts.give_back(await claimer.adopt())
         except Exception as error:
             log.warning("the jobs of a claim whose answer was lost cannot be looked for: %s", error)
         if claimer.unanswered:

@@ -17,9 +17,8 @@ from ..attempt import Attempt, Stop, current
 from ..job import JobError
 from ..logs import Log, job_fields
 from ..outcome import Described, Settlement, decide, give_back
+from .attempts import Attempts
 from .buffer import Buffer
-from .ledger import Ledger
-from .outbox import Outbox
 
 log = Log("windlass.worker")
 
@@ -29,14 +28,8 @@ Execute = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement |
 
 
 class Slots:
-    """`begins` is called for each attempt before its handler is, `ended` with the settlement that came of it."""
-
-    def __init__(
-        self, ledger: Ledger, buffer: Buffer, outbox: Outbox, execute: Execute,
-        begins: Callable[[Attempt], None], ended: Callable[[Attempt, Settlement | None], None],
-    ) -> None:  # fmt: skip
-        self.ledger, self.buffer, self.outbox, self.execute = ledger, buffer, outbox, execute
-        self.begins, self.ended = begins, ended
+    def __init__(self, buffer: Buffer, execute: Execute, attempts: Attempts) -> None:
+        self.buffer, self.execute, self.attempts, self.ledger = buffer, execute, attempts, buffer.ledger
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
@@ -75,17 +68,17 @@ class Slots:
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         while not self.ending:
             if ledger.is_full:
-                await self.outbox.room()
+                await self.attempts.outbox.room()
             attempt = buffer.pop() or await buffer.take()
             began = time.perf_counter()
             try:
-                self.begins(attempt)
+                self.attempts.begin(attempt)
                 settlement = await execute(attempt, task, began)
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None
             ledger.ran(time.perf_counter() - began)
-            self.ended(attempt, settlement)
+            self.attempts.end(attempt, settlement)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return
             count += 1

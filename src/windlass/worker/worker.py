@@ -18,14 +18,15 @@ from uuid import UUID
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..duration import Duration, to_seconds
-from ..errors import InvalidInput, StoreUnavailable, WindlassError
+from ..errors import InvalidInput, StoreUnavailable
 from ..identity import Identity
 from ..logs import Log
-from ..outcome import Settlement, give_back
-from ..stores.store import Refusal, Renewal, WorkerInfo, may_be_handed_over
+from ..outcome import Settlement
+from ..stores.store import Renewal, WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
 from ..working import Queues
+from .attempts import Attempts
 from .bell import Bell, Reason
 from .buffer import Buffer
 from .claimer import Claimer
@@ -35,18 +36,17 @@ from .executor import Executor
 from .leases import Leases
 from .ledger import Ledger
 from .loops import keep_on
-from .outbox import BYTES_WAITING, ROWS_WAITING, NextJob, Outbox
+from .outbox import BYTES_WAITING, ROWS_WAITING
 from .outcomes import Outcomes, Tally
 from .processes import refuse_in_child
 from .pump import Pump
 from .scheduler import Scheduler
-from .shutdown import shut_down
+from .shutdown import shut_down, until_end
 from .slots import Slots
 from .starting import Starting
 from .stopping import Stopping
 from .upkeep import Upkeep
 from .watchdog import Watchdog
-from .writer import Ended
 
 log = Log("windlass.worker")
 
@@ -74,7 +74,6 @@ class Worker:
         self.grace_seconds = to_seconds(grace)
         self.stopping = Stopping(self.grace_seconds)
         self.identity = Identity()
-        self.running: set[Attempt] = set()
         self.ledger = Ledger(
             concurrency, self.queues, max_jobs=max_jobs, unwritten_rows=ROWS_WAITING, unwritten_bytes=BYTES_WAITING
         )
@@ -83,7 +82,6 @@ class Worker:
         self.alone = False  # whether its event loop is there for nothing else
         self.watchdog: Watchdog | None = None  # where the process is to end with the worker
         self.left_behind = 0  # attempts that did not end in time, or whose outcome could not be written
-        self.over = False
         self._task: asyncio.Task[int] | None = None
 
     async def run(self) -> int:
@@ -93,11 +91,11 @@ class Worker:
         helpers = [
             asyncio.create_task(keep_on(work, is_over), name=f"windlass {name}")
             for name, work, is_over in (
-                ("watch", self._until_end, lambda: self.over),
-                ("pump", self.pump.run, lambda: self.pump.stopping),
-                ("outbox", self.outbox.run, lambda: self.over),
-                ("upkeep", self.upkeep.run, lambda: self.over),
-                ("scheduler", self.scheduler.run, lambda: self.over),
+                ("watch", lambda: until_end(self), lambda: self.attempts.closed),
+                ("pump", self.pump.run, lambda: self.claimer.closed),
+                ("outbox", self.outbox.run, lambda: self.attempts.closed),
+                ("upkeep", self.upkeep.run, lambda: self.attempts.closed),
+                ("scheduler", self.scheduler.run, lambda: self.attempts.closed),
             )
         ]
         wait = partial(asyncio.wait, helpers, return_when=asyncio.FIRST_COMPLETED)
@@ -127,14 +125,14 @@ class Worker:
         self.executor = Executor(self.app)
         self.starting = Starting(self.app, self.executor.execute)
         self.leases = Leases(self.app, lambda *news: _safely(loop, _interrupt, *news), self.report)
-        self.claimer = Claimer(self.app, self.ledger, self.leases, name, self.queues)
-        self.outcomes = Outcomes(self.app, self.tally, self.events, self.bell, self.claimer, self.poll_seconds)
-        self.outbox = Outbox(self.app, self.ledger, self.bell, self._written, name)
-        self.slots = Slots(self.ledger, self.buffer, self.outbox, self.starting.execute, self._begins, self._ended)
+        self.claimer = Claimer(self.app, self.buffer, self.leases, name, self.queues)
+        self.outcomes = Outcomes(self.claimer, self.tally, self.events, self.poll_seconds)
+        self.attempts = Attempts(self.claimer, self.outcomes, self.events, self.stopping)
+        self.outbox = self.attempts.outbox
+        self.slots = Slots(self.buffer, self.starting.execute, self.attempts)
         self.pump = Pump(
-            self.app, self.claimer, self.ledger, self.bell, self.buffer,
-            give_back=self.give_back, poll_seconds=self.poll_seconds, until_idle=self.until_idle,
-        )  # fmt: skip
+            self.claimer, self.bell, self.attempts.give_back, poll_seconds=self.poll_seconds, until_idle=self.until_idle
+        )
         self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, lambda: self.bell.ring(Reason.LOOK), self.poll_seconds)
         await self.scheduler.open()
@@ -152,84 +150,17 @@ class Worker:
             without_password(self.app.url), extra={"worker": name},
         )  # fmt: skip
 
-    async def _until_end(self) -> None:
-        """Until the worker is stopped, or has no more to do."""
-        if not self.until_idle and self.max_jobs is None:
-            await self.stopping.asked.wait()
-            return
-        all_ended = False  # also jobs that have expired
-        while not self.stopping.asked.is_set():
-            busy = len(self.buffer) or self.running or not self.outbox.is_empty
-            if not busy and self.ledger.reached_max_jobs:
-                return
-            if not busy and self.until_idle and self.pump.nothing_left:
-                if not self.pump.turn.all_slots_were_free:
-                    self.bell.ring(Reason.LOOK)  # a job for which no slot was free may still be there
-                elif not all_ended:
-                    with contextlib.suppress(WindlassError):  # then the next worker does it
-                        await self.upkeep.expire()
-                    all_ended = True
-                    continue
-                elif not self.pump.seems_locked:
-                    return
-            await asyncio.sleep(0.005)
-
     def stop(self) -> None:
         """Claim no more, give back jobs that were not started, let the others end (within `grace`). Again: at once."""
         if self.stopping.asked.is_set():
             self.stopping.hurry_up()
         self.stopping.begin()
 
-    # Attempts
+    # How it stands
 
-    def _begins(self, attempt: Attempt) -> None:
-        self.running.add(attempt)
-        if attempt.place is not None:
-            attempt.place.start()
-        if self.app.hooks:
-            self.events.started(attempt)
-
-    def _ended(self, attempt: Attempt, settlement: Settlement | None) -> None:
-        attempt.ended = True  # a thread that has outlived its handler cannot settle the job any more
-        self.running.discard(attempt)
-        self._release(attempt)
-        if settlement is None:
-            self._ended_without(attempt)
-        elif self.over:
-            log.warning("job %s: ended after its worker: its outcome is not written", attempt.job.id)
-        else:
-            if settlement.continues is not None and self.outbox.is_empty and may_be_handed_over(settlement.continues):
-                attempt.next_place = self.pump.place_for(settlement.continues)
-            self.outbox.add(attempt, settlement)
-
-    def _release(self, attempt: Attempt) -> None:
-        if attempt.place is not None:
-            attempt.place.release()
-        if self.ledger.limits and attempt.job.queue in self.ledger.limits:
-            self.bell.ring(Reason.LOOK)  # its queue has room again
-
-    def _ended_without(self, attempt: Attempt) -> None:
-        """There is nothing to write: another worker has the job, or the handler has settled it itself."""
-        self.leases.let_go([attempt])
-        if attempt.settled and attempt.recorded is not None:
-            self.outcomes.settled_by_handler(attempt, attempt.recorded)
-
-    def give_back(self, attempts: list[Attempt]) -> None:
-        """Jobs that were claimed and not started. No attempt is spent."""
-        for attempt in attempts:
-            self._release(attempt)
-            self.outbox.add(attempt, give_back(attempt.job, attempt.token))
-
-    def _written(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
-        self.leases.let_go(attempt for attempt, _ in batch)
-        if next_job is not None:
-            attempt = self.claimer.hold_next(next_job.job, next_job.token, next_job.began, next_job.place)
-            if self.stopping.asked.is_set():
-                self.give_back([attempt])
-            else:
-                self.buffer.put([attempt])
-        if batch:
-            self.outcomes.written(batch, refusals, has_next=next_job is not None)
+    @property
+    def running(self) -> set[Attempt]:
+        return self.attempts.running if hasattr(self, "attempts") else set()
 
     @property
     def started(self) -> int:
