@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .app import T, Windlass
+    from .worker.deadline import Deadline
     from .worker.ledger import Place
 
 
@@ -57,6 +58,7 @@ class Attempt:
         "begin",
         "block",
         "cancel_requested",
+        "deadline",
         "ended",
         "entering",
         "interrupter",
@@ -85,6 +87,7 @@ class Attempt:
         self.interrupter: Callable[[], None] | None = None
         self.begin: Callable[[], Awaitable[None]] | None = None  # to be awaited before its handler is called
         self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
+        self.deadline: Deadline | None = None  # while its handler runs, if its task has a timeout
         self.noted = False  # something was said that is not written yet
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None

@@ -19,6 +19,7 @@ from ..app import Windlass
 from ..attempt import Attempt
 from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
+from ..job import is_last_attempt
 from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze
 from ..task import Task
 from .child import serve
@@ -41,7 +42,9 @@ class ProcessDied(Interruption):
 
 
 class NotBegun(ProcessDied):
-    """The child process was dead, or died, before it had the job."""
+    """The child process was dead before it had the job; or it died before the last attempt of the job counted."""
+
+    had_job = False
 
 
 class ChildProcesses:
@@ -61,6 +64,8 @@ class ChildProcesses:
             except NotBegun as error:
                 if attempt.interrupted:
                     raise
+                if error.had_job and not tries_left:  # the import of its module, or the job, ends every child
+                    raise ProcessDied(str(error)) from error
                 if not tries_left:  # its handler was never called: no attempt is spent
                     raise Snooze(str(error), after=NO_CHILD_SECONDS) from error
         if kind == "continue":
@@ -145,7 +150,8 @@ class _Child:
     ) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
-        begun = False
+        begun = had_job = False
+        counts_at_go = is_last_attempt(job)
         try:
             self.pipe.send((place, job, attempt.token, attempt.waited_for))
             while True:
@@ -153,11 +159,12 @@ class _Child:
                 if token != attempt.token:
                     continue  # of a job before, by a thread that has outlived its handler
                 if kind == "begun":
-                    begun = True
+                    had_job, begun = True, not counts_at_go
                 elif kind == "ready":
                     if attempt.begin is not None:
                         asyncio.run_coroutine_threadsafe(_awaited(attempt.begin), loop).result()
                     self.pipe.send("go")
+                    begun = True
                 elif kind == "progress":
                     attempt.progress(*value)
                 elif kind == "log":
@@ -166,8 +173,12 @@ class _Child:
                     return kind, value
         except (EOFError, OSError) as error:
             self.process.join(5.0)
-            died = ProcessDied if begun else NotBegun
-            raise died(f"the child process ended with exit code {self.process.exitcode}") from error
+            died = (ProcessDied if begun else NotBegun)(
+                f"the child process ended with exit code {self.process.exitcode}"
+            )
+            if isinstance(died, NotBegun):
+                died.had_job = had_job
+            raise died from error
 
     def kill(self) -> None:
         self.doomed = True
