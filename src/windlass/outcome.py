@@ -135,7 +135,7 @@ class Described(Exception):
 
 def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | None, datetime | None]:
     if after is not None and at is not None:
-        raise InvalidInput("after= and at= were both given; give one of them")
+        raise InvalidInput("after= and at= are given; give one, not both")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise InvalidInput(f"at= is a datetime with a timezone, not {at!r:.60}")
     if at is not None:
