@@ -10,7 +10,7 @@ from uuid import UUID
 from windlass import Polynomial, Windlass
 from windlass.task import Decorator
 
-from . import agents, dispatch, orchestrator, upkeep
+from . import agents, dispatch, maintenance, orchestrator
 from .jobs import MAX_ATTEMPTS, JobsClient
 from .model import Model, load_model
 from .records import Records
@@ -38,7 +38,7 @@ class Platform:
             raise SettingsError(f"AGENTS_MODEL: {error}") from None
         self.records = Records(settings.records)
         self.ask: Ask = self._ask_over_http
-        for kinds in (agents, dispatch, orchestrator, upkeep):
+        for kinds in (agents, dispatch, orchestrator, maintenance):
             kinds.register(self)
 
     def kind(self, name: str) -> Decorator:
