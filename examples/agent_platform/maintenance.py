@@ -1,4 +1,4 @@
-"""What the clock asks for: provider-refresh every five minutes, embed-memories every hour, or when somebody says so."""
+"""The scheduled jobs: provider-refresh every five minutes, embed-memories every hour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def register(platform: Platform) -> None:
     @app.schedule("@every 5m", catch_up="skip")
     @platform.kind("provider-refresh")
     def provider_refresh() -> str:
-        """How the model's provider is."""
+        """Record the state of the model's provider."""
         status = model.check()
         seen = {"status": status, "checked_at": datetime.now(UTC).isoformat(timespec="seconds")}
         records.put("provider", platform.settings.model, seen)
@@ -24,7 +24,7 @@ def register(platform: Platform) -> None:
     @app.schedule("@hourly")
     @platform.kind("embed-memories")
     def embed_memories() -> int:
-        """Vectors for the memories that have none yet; how many."""
+        """Make vectors for the memories that have none. Return their number."""
         memories = records.all("memory")
         missing = memories.keys() - records.all("vector").keys()
         for key in missing:

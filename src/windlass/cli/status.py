@@ -1,4 +1,5 @@
-"""`windlass queues | workers | schedules | stats`: looking at a queue."""
+"""`windlass queues | workers | schedules | stats`: show the state of a store. Also the options and the output that the
+commands share."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .apps import find_app
 T = TypeVar("T")
 
 target = click.argument("target", required=False, metavar="[jobs:app]")
-url = click.option("--url", envvar="WINDLASS_URL", help="the store, where no app is named; or $WINDLASS_URL")
-as_json = click.option("--json", "as_json", is_flag=True, help="for scripts")
+url = click.option("--url", envvar="WINDLASS_URL", help="the URL of the store, if no app is given; or $WINDLASS_URL")
+as_json = click.option("--json", "as_json", is_flag=True, help="print JSON, for scripts")
 
 
 def print_json(value: Any) -> None:
@@ -29,7 +30,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]], nothing: str) -> None:
-    """Names and errors are text, whatever is in them."""
+    """Print a table. Cells are plain text: markup and control characters in names and errors have no effect."""
     table = Table(*columns)
     count = 0
     for row in rows:
@@ -58,7 +59,7 @@ def read(target: str | None, url: str | None, look: Callable[[Windlass], T]) -> 
 @url
 @as_json
 def queues(target: str | None, url: str | None, as_json: bool) -> None:
-    """The queues, with their jobs by state."""
+    """List the queues, with their jobs by state."""
     facts = read(target, url, lambda app: insight.queue_facts(app.counts(), app.paused()))
     if as_json:
         print_json(facts)
@@ -72,7 +73,7 @@ def queues(target: str | None, url: str | None, as_json: bool) -> None:
 @url
 @as_json
 def stats(target: str | None, url: str | None, as_json: bool) -> None:
-    """Jobs by type and state."""
+    """Count the jobs by type and state."""
     facts = read(target, url, lambda app: insight.stat_facts(app.counts()))
     if as_json:
         print_json(facts)
@@ -87,7 +88,7 @@ def stats(target: str | None, url: str | None, as_json: bool) -> None:
 @url
 @as_json
 def workers(target: str | None, url: str | None, as_json: bool) -> None:
-    """The workers that are alive."""
+    """List the workers that are alive."""
     facts = read(target, url, lambda app: insight.worker_facts(app.workers()))
     if as_json:
         print_json(facts)
@@ -110,7 +111,7 @@ def workers(target: str | None, url: str | None, as_json: bool) -> None:
 @url
 @as_json
 def schedules(target: str | None, url: str | None, as_json: bool) -> None:
-    """The schedules, with their next runs."""
+    """List the schedules, with their next runs."""
     facts = read(target, url, lambda app: [insight.schedule_facts(one, one.next_runs) for one in app.schedules()])
     if as_json:
         print_json(facts)
@@ -121,7 +122,7 @@ def schedules(target: str | None, url: str | None, as_json: bool) -> None:
             one["cron"],
             one["timezone"],
             "paused" if one["paused"] else "",
-            Text("\n".join(run[:19].replace("T", " ") for run in one["next"])),  # five in a line are too wide
+            Text("\n".join(run[:19].replace("T", " ") for run in one["next"])),  # a line is too narrow for all five
         ]
         for one in facts
     ]

@@ -1,4 +1,4 @@
-"""Chains, fan-in and order keys through a worker on PostgreSQL: what those pay that use them."""
+"""The cost of chains, fan-in and order keys, with one worker on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass import Attempt, Continue, Windlass
 from .measure import Figure
 from .reporting import table
 
-RESULTS = Path(__file__).parent / "results" / "entangled.json"
+RESULTS = Path(__file__).parent / "results" / "chains.json"
 CONCURRENCY = 50
 
 
@@ -36,7 +36,7 @@ def drained(app: Windlass) -> float:
 
 
 def chain(url: str, steps: int, rounds: int) -> Figure:
-    """The median of a few: one step after the other, each on the disk, feels all else that the machine does."""
+    """The median of a few rounds, because other work on the machine disturbs a chain: each step waits for the disk."""
     rate = statistics.median(one_chain(url, steps) for _ in range(rounds))
     return Figure("postgres", f"steps of one chain of {steps:,}", rate, wanted=1_000)
 
@@ -103,7 +103,7 @@ def ordered(url: str, keys: int, each: int) -> list[Figure]:
 
 
 @click.command()
-@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="where the JSON goes")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="the file for the JSON")
 def main(output: Path) -> None:
     console = Console()
     figures: list[Figure] = []
