@@ -1,4 +1,4 @@
-"""The code in docs/tasks.md runs, from the first block to the last."""
+"""The code in docs/how-to/declare-tasks.md runs, from the first block to the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "tasks.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "declare-tasks.md"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
