@@ -23,6 +23,7 @@ SERVERS = {
     "postgresql://localhost/shop": "fresh_postgres_url",
     "mongodb://localhost/shop": "fresh_mongodb_url",
 }
+SECRETS = "READER_TOKEN", "ADMIN_TOKEN", "DEPLOY_SECRET"  # that pages read from the environment
 
 
 def blocks_of(page: Path) -> list[str]:
@@ -39,6 +40,8 @@ def test_the_code_of_the_page_runs(
     page: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in SECRETS:
+        monkeypatch.setenv(name, f"{name.lower()}-of-the-test")
     urls = {url: request.getfixturevalue(name) for url, name in SERVERS.items() if url in page.read_text()}
     names: dict[str, Any] = {"__name__": "page"}
     try:
