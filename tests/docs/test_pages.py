@@ -1,4 +1,4 @@
-"""The Python code of the README and of each page under docs/ runs, from the first block to the last.
+"""The Python code of the README, of CONTRIBUTING and of each page under docs/ runs, from the first block to the last.
 
 A page is one program: its blocks share their names. `await` may stand outside of functions. The printed addresses of
 servers are replaced by those of empty databases.
@@ -31,7 +31,7 @@ def blocks_of(page: Path) -> list[str]:
 
 
 # The tutorial has a test that also runs its commands.
-PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if blocks_of(page)]
+PAGES = [page for page in (*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))) if blocks_of(page)]
 PAGES.remove(DOCS / "tutorial.md")
 
 
@@ -43,7 +43,7 @@ def test_the_code_of_the_page_runs(
     for name in SECRETS:
         monkeypatch.setenv(name, f"{name.lower()}-of-the-test")
     urls = {url: request.getfixturevalue(name) for url, name in SERVERS.items() if url in page.read_text()}
-    names: dict[str, Any] = {"__name__": "page"}
+    names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for block in blocks_of(page):
             for printed, url in urls.items():

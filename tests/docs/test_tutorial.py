@@ -18,7 +18,8 @@ PRINTED_URL = "postgresql://postgres@localhost/shop"
 
 def script(text: str) -> tuple[str, list[list[str]]]:
     """One shell script of all steps, and the lines that each step must print."""
-    steps, expected = ["set -eu"], []
+    steps = ["set -eu"]
+    expected: list[list[str]] = []
     for language, block in re.findall(r"^```(python|sh|text)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         if language == "python":
             name = re.match(r"# (\w+\.py)\n", block)
