@@ -30,7 +30,8 @@ class Shell:
 
 
 @pytest.fixture
-def shell(store_url: str) -> Shell:
+def shell(store_url: str, app: Windlass) -> Shell:
+    app.migrate()
     return Shell(store_url)
 
 
@@ -176,6 +177,7 @@ def test_enqueueing_without_an_app(shell: Shell, app: Windlass) -> None:
     ],
 )
 def test_wrong_use(fresh_sqlite_url: str, arguments: list[str], code: int, message: str) -> None:
+    Windlass(fresh_sqlite_url).migrate()
     done = Shell(fresh_sqlite_url).run(*arguments)
     assert (done.exit_code, message in done.output) == (code, True), done.output
 
@@ -193,6 +195,7 @@ def test_wrong_use(fresh_sqlite_url: str, arguments: list[str], code: int, messa
     ],
 )
 def test_an_input_that_is_refused(fresh_sqlite_url: str, input: str, message: str) -> None:
+    Windlass(fresh_sqlite_url).migrate()
     shell = Shell(fresh_sqlite_url)
     done = shell.run("enqueue", fresh_sqlite_url, "task", input)
     assert (done.exit_code, message in done.output) == (2, True), done.output

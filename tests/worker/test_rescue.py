@@ -172,3 +172,15 @@ async def test_l10_leases_that_are_lost_leave_no_hole_in_a_queues_limit(app: Win
         await until(lambda: worker.completed == 12)
         await until(lambda: worker.ledger.held["narrow"] == 0)  # a claim that is under way has places, too
     assert most == 3
+
+
+async def test_a_worker_until_idle_rescues_before_it_ends(app: Windlass) -> None:
+    @app.task(max_attempts=3, backoff=0)
+    async def some() -> str:
+        return "done"
+
+    job = await some.aenqueue()
+    assert await app.aclaim(1, lease="100ms", worker="one that is gone")
+    await asyncio.sleep(0.3)
+    await asyncio.wait_for(app.arun_worker(until_idle=True), 20)
+    assert await job.aresult(timeout=5) == "done"
