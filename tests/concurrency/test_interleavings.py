@@ -15,8 +15,8 @@ import pytest
 
 from windlass.stores.store import Store
 
-from . import entangled_pairs, failing_pairs, key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
-from .emptying import empty
+from . import dependent_pairs, failing_pairs, key_pairs, schedule_pairs  # noqa: F401 - they add their pairs
+from .empty_store import empty
 from .interleaving import Performance, explore
 from .pairs import PAIRS
 from .scene import Scene

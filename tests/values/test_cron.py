@@ -1,4 +1,4 @@
-"""Cron lines: which moments they mean, also where clocks are moved (T3), and what is refused."""
+"""Cron lines: which moments they mean, also where clocks are moved, and what is refused."""
 
 from __future__ import annotations
 

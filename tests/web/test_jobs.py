@@ -75,7 +75,7 @@ async def test_a_job_expires_at_a_moment_or_after_a_while(app: Windlass, client:
     assert "moment with a timezone" in expires["description"]
 
 
-async def test_002_8_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
+async def test_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
     """The first that was enqueued is the last to fail."""
     late = await app.aenqueue("fail", {"reason": "late"}, delay="1h")
     for number in range(25):

@@ -1,4 +1,4 @@
-"""Handlers of every kind, and whatever they do: P1 to P6."""
+"""Handlers of every kind, and whatever they do."""
 
 from __future__ import annotations
 

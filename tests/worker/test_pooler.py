@@ -1,4 +1,4 @@
-"""A connection pooler before PostgreSQL: W3, K14."""
+"""A connection pooler before PostgreSQL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepared_in(url: str) -> int:
         return int(row[0]) if row else -1
 
 
-async def test_w3_k14_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_polling(
+async def test_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_polling(
     bouncer: Callable[..., PgBouncer], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "windlass")

@@ -1,4 +1,4 @@
-"""Workers fire schedules: T1 to T3 by real workers, in time, through restarts, whatever else is wrong."""
+"""Workers fire schedules: in time, through restarts, whatever else is wrong."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def first_looks(workers: list[Worker]) -> list[datetime | None]:
     return [worker.scheduler._looked_at if hasattr(worker, "scheduler") else None for worker in workers]
 
 
-async def test_t2_of_five_workers_each_tick_is_fired_once(new_app: Callable[[], Windlass]) -> None:
+async def test_of_five_workers_each_tick_is_fired_once(new_app: Callable[[], Windlass]) -> None:
     apps, workers = [new_app() for _ in range(5)], []
     async with AsyncExitStack() as stack:
         for app in apps:
@@ -145,7 +145,7 @@ async def test_one_that_cannot_be_fired_is_not_in_the_way_of_the_others(
     assert {schedule.name for schedule in app.schedules() if schedule.last_at is None} == {one.name for one in bad}
 
 
-async def test_t1_the_stores_clock_decides(new_app: Callable[[], Windlass]) -> None:
+async def test_the_stores_clock_decides(new_app: Callable[[], Windlass]) -> None:
     """Here it is months ahead of this process's own."""
     app = new_app()
     app.schedule("@yearly", app.call("note"))

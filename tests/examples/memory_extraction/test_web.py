@@ -89,7 +89,7 @@ async def test_text_is_only_text(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_request_that_is_sent_again_is_answered_and_extracted_once(client: httpx.AsyncClient) -> None:
-    """000.2 as callers see it: the request's id is the key, of its own tenant."""
+    """As callers see it: the request's id is the key, of its own tenant."""
     jobs = []
     for tenant in ("acme", "acme", "globex"):
         headers = {"X-Request-Id": "request-7", "Authorization": f"Bearer {TOKENS[tenant]}"}
