@@ -263,7 +263,7 @@ async def test_a_block_begins_after_the_renewal_that_is_under_way(
             ledger.write(connection, "once")
             time.sleep(0.5)
 
-    task = app.task(lease=15)(in_loop) if kind == "async" else app.task(lease=15)(in_thread)
+    task = app.task(lease=6)(in_loop) if kind == "async" else app.task(lease=6)(in_thread)
     async with app.worker():
         await (await task.aenqueue()).aresult(timeout=60)
     assert (starts, ledger.entries) == ([1], ["once"])

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from .conftest import Crew
-from .program import POISONS
+from .program import HELD_LEASE_SECONDS, POISONS
 
 KILLS, JOBS, WORKERS = 50, 5000, 4
 
@@ -79,4 +79,4 @@ def test_the_interpreter_is_held_for_three_leases_five_times_and_each_runs_once(
     assert sorted(event.id for event in starts) == sorted(job.id for job in jobs)
     ends = {event.id: event.at for event in crew.history.read() if event.kind == "ended"}
     longest = max(ends[event.id] - event.at for event in starts)
-    assert longest > 3 * 8.0, "it was not held for three leases: this shows nothing"
+    assert longest > 3 * HELD_LEASE_SECONDS, "it was not held for three leases: this shows nothing"

@@ -94,10 +94,16 @@ def runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("uvloop", [True, False], ids=["uvloop", "asyncio"])
-def test_after_the_grace_the_process_is_gone_whatever_handlers_do(programs: Programs, uvloop: bool) -> None:
-    if not uvloop:
-        programs.environment["WITHOUT_UVLOOP"] = "1"
+def test_after_the_grace_the_process_is_gone_whatever_handlers_do(programs: Programs) -> None:
+    end_after_the_grace(programs)
+
+
+def test_after_the_grace_the_process_is_gone_with_the_loop_of_asyncio(on_sqlite: Programs) -> None:
+    on_sqlite.environment["WITHOUT_UVLOOP"] = "1"
+    end_after_the_grace(on_sqlite)
+
+
+def end_after_the_grace(programs: Programs) -> None:
     kinds = ["sleeps", "swallows", "blocks", "delegates"]
     workers = {kind: programs.worker(kind) for kind in kinds}
     for kind in kinds:
