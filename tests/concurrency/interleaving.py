@@ -209,7 +209,8 @@ def explore(play: Callable[[str], Performance], limit: float, seed: int) -> tupl
     chance = random.Random(seed)
     beginnings: list[tuple[int, float, str]] = [(0, 0.0, "")]
     played: set[str] = set()
-    while beginnings and (len(played) < limit or beginnings[0][0] <= FEW_SWITCHES):
+    # A beginning with one change of turn less becomes a schedule with few: when one actor is done, the turn changes.
+    while beginnings and (len(played) < limit or beginnings[0][0] < FEW_SWITCHES):
         _, _, beginning = heapq.heappop(beginnings)
         performance = play(beginning)
         schedule = performance.schedule
