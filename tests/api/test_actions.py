@@ -75,7 +75,7 @@ async def test_delete(app: Windlass, either: Either) -> None:
     assert (await either.counts()).total == 0
 
 
-async def test_what_is_not_there(app: Windlass, either: Either) -> None:
+async def test_a_missing_one_is_reported(app: Windlass, either: Either) -> None:
     for act in (either.cancel, either.retry, either.run_now, either.delete):
         with pytest.raises(JobNotFound):
             await act(uuid4())
@@ -128,7 +128,7 @@ async def test_pause_and_resume(app: Windlass, either: Either) -> None:
 
 
 @pytest.mark.parametrize("end", ["complete", "fail"])
-def test_what_is_not_kept_is_shown_as_it_ended(app: Windlass, end: str) -> None:
+def test_a_job_that_is_not_kept_is_shown_as_it_ended(app: Windlass, end: str) -> None:
     job = app.enqueue("a", {}, keep=0)
     ended = app.complete(job.id, 7) if end == "complete" else app.fail(job.id, "no")
     assert (ended.state, ended.output) == (("completed", 7) if end == "complete" else ("failed", None))

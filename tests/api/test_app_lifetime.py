@@ -74,7 +74,7 @@ async def test_closed_and_used_again(app: Windlass, either: Either) -> None:
     await until_heard(Hint("ready", "again"), heard)
 
 
-def test_in_memory_what_was_closed_is_gone_and_can_be_begun_anew() -> None:
+def test_a_queue_in_memory_is_gone_when_it_is_closed_and_can_begin_anew() -> None:
     app = Windlass("sqlite://")
     job = app.enqueue("send", {})
     app.close()

@@ -167,7 +167,7 @@ def test_unique_misused(arguments: dict[str, Any], match: str) -> None:
         Unique(**arguments)
 
 
-def test_a_limit_of_ones_own(new_app: Callable[..., Windlass]) -> None:
+def test_a_limit_that_the_app_sets(new_app: Callable[..., Windlass]) -> None:
     small = new_app(max_payload=100)
     with pytest.raises(InvalidInput, match="limit of 100"):
         small.enqueue("send", {"text": "x" * 100})

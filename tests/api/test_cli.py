@@ -46,7 +46,7 @@ def test_the_demo_is_a_tour_that_ends_by_itself(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_demo_on_a_server_of_ones_own_leaves_nothing_there(postgres_url: str, mongodb_url: str) -> None:
+def test_the_demo_on_your_server_leaves_nothing_there(postgres_url: str, mongodb_url: str) -> None:
     for option, url in (("--postgres", postgres_url), ("--mongodb", mongodb_url)):
         done = shell("demo", option, url)
         assert done.exit_code == 0, done.output

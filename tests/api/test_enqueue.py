@@ -105,7 +105,7 @@ async def test_many_calls_in_one_go(app: Windlass, either: Either) -> None:
     assert await either.enqueue_many([]) == []
 
 
-async def test_an_id_of_ones_own_sent_twice_is_one_job(app: Windlass, either: Either) -> None:
+async def test_an_id_that_is_sent_twice_is_one_job(app: Windlass, either: Either) -> None:
     @app.task
     def pay(amount: int) -> int:
         return amount

@@ -48,7 +48,7 @@ def plain(app: Windlass) -> Any:
     return plain
 
 
-def test_each_job_that_is_created_is_told_of(app: Windlass, heard: Heard) -> None:
+def test_the_hook_hears_of_each_job_that_is_created(app: Windlass, heard: Heard) -> None:
     task = plain(app)
     job = task.enqueue(1)
     event = heard.next()
@@ -85,7 +85,7 @@ def plain_replaced(app: Windlass) -> Any:
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("explicitly", [False, True])
-def test_in_a_block_it_is_told_after_the_blocks_commit(app: Windlass, is_async: bool, explicitly: bool) -> None:
+def test_the_hook_hears_of_a_block_after_its_commit(app: Windlass, is_async: bool, explicitly: bool) -> None:
     task, heard, before = plain(app), Heard(app), []
 
     @app.task(max_attempts=2, backoff=0)
@@ -198,7 +198,7 @@ async def test_an_async_session_tells_too(sql_url: str) -> None:
     await engine.dispose()
 
 
-def test_of_a_connection_that_does_not_tell_its_commit_nothing_is_told(sql_url: str) -> None:
+def test_the_hook_hears_nothing_of_a_connection_that_hides_its_commit(sql_url: str) -> None:
     app = Windlass(sql_url)
     app.migrate()
     task, heard = plain(app), Heard(app)
@@ -224,7 +224,7 @@ async def test_the_jobs_of_a_schedule_are_told_by_the_worker_that_makes_them(app
     await app.aclose()
 
 
-def test_a_hook_that_fails_is_in_nobodys_way(app: Windlass) -> None:
+def test_a_hook_that_fails_stops_nothing_else(app: Windlass) -> None:
     @app.on("enqueued")
     def broken(event: Any) -> None:
         raise RuntimeError("broken")

@@ -121,7 +121,7 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
     assert (await either.counts()).pending == 1
 
 
-def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_moment(
+def test_the_next_of_a_key_is_waited_for_while_it_is_locked_for_a_moment(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)
@@ -137,7 +137,7 @@ def test_the_next_of_a_key_is_waited_for_where_somebody_has_it_locked_for_a_mome
 
 
 @pytest.mark.parametrize("why", ["another type", "too late", "paused", "not yet"])
-async def test_what_nobody_has_locked_is_not_waited_for(
+async def test_a_job_that_is_not_locked_is_not_waited_for(
     app: Windlass, either: Either, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)

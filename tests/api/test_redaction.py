@@ -65,7 +65,7 @@ def test_all_of_a_structure_is_found_in_a_text() -> None:
     assert hide_in_text(text, given, []) == text
 
 
-def test_what_is_no_argument_is_refused(app: Windlass) -> None:
+def test_a_name_that_is_no_argument_is_refused(app: Windlass) -> None:
     with pytest.raises(InvalidInput, match="no argument"):
 
         @app.task(redact=["nothing"])

@@ -53,7 +53,7 @@ async def test_of_a_cancelled_job(app: Windlass, either: Either) -> None:
         await either.of(job).result()
 
 
-async def test_of_what_is_not_kept_or_not_there(app: Windlass, either: Either) -> None:
+async def test_the_result_of_a_job_that_is_gone(app: Windlass, either: Either) -> None:
     @app.task(keep=0)
     def forget() -> None: ...
 

@@ -140,7 +140,7 @@ async def test_delete(app: Windlass, either: Either, report: Task[..., None]) ->
     assert (await only(either)).cron == "@daily"
 
 
-async def test_what_is_not_there(app: Windlass, either: Either) -> None:
+async def test_a_missing_one_is_reported(app: Windlass, either: Either) -> None:
     for act in (either.pause_schedule, either.resume_schedule, either.delete_schedule):
         with pytest.raises(ScheduleNotFound, match="'no'"):
             await act("no")
@@ -162,7 +162,7 @@ async def test_what_is_not_there(app: Windlass, either: Either) -> None:
         ({"call": "report"}, "task.call"),
     ],
 )
-async def test_what_is_wrong_is_refused_and_nothing_changed(
+async def test_wrong_values_are_refused_and_nothing_changes(
     app: Windlass, either: Either, report: Task[..., None], wrong: dict[str, Any], match: str
 ) -> None:
     await either.counts()

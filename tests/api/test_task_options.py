@@ -73,7 +73,7 @@ def test_a_function_may_say_that_there_is_no_key(app: Windlass) -> None:
     assert some.enqueue(3).order_key is None
 
 
-def test_what_is_given_for_one_job_goes_before(app: Windlass) -> None:
+def test_an_option_of_one_job_wins(app: Windlass) -> None:
     @app.task(unique=lambda n: f"n-{n}", order_key="line", labels={"kind": "task"})
     def task(n: int) -> None: ...
 

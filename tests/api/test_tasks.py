@@ -51,7 +51,7 @@ def test_options_and_chains_of_collected_tasks(app: Windlass) -> None:
     assert chain.result(20) == "sent 2"
 
 
-def test_before_that_the_error_says_what_is_missing() -> None:
+def test_before_the_inclusion_the_error_says_how_to_include_them() -> None:
     send = collection().tasks["send"]
     for use in (
         lambda: send.enqueue(1),
@@ -82,7 +82,7 @@ def test_names_that_are_taken_are_refused_and_nothing_is_included(app: Windlass)
         tasks.task("send")(lambda: None)
 
 
-def test_what_is_declared_after_the_inclusion_is_included_too(app: Windlass) -> None:
+def test_a_task_that_is_declared_after_the_inclusion_is_included_too(app: Windlass) -> None:
     tasks = Tasks()
     app.include(tasks, prefix="late.")
 

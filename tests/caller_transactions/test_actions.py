@@ -138,7 +138,7 @@ async def test_hints_are_heard_after_the_commit(place: Place, lender: Lender) ->
     place.wait_for_hint()
 
 
-async def test_a_worker_is_told_after_the_commit(place: Place, lender: Lender) -> None:
+async def test_a_worker_hears_of_it_after_the_commit(place: Place, lender: Lender) -> None:
     if place.is_sqlite:
         return await test_hints_are_heard_after_the_commit(place, lender)
     job = running(place)

@@ -56,7 +56,7 @@ def test_a_throw_after_the_block_undoes_nothing(
     assert caplog.text.count("too late: nothing is undone") == 2
 
 
-def test_what_is_returned_after_the_block_is_ignored(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_value_returned_after_the_block_is_ignored(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
     async def in_loop(attempt: Attempt) -> str:
         async with attempt.transaction():
             attempt.complete("said")

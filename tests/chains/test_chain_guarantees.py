@@ -255,7 +255,7 @@ def test_dead_letters_are_brought_back_by_type_and_since_when(app: Windlass) -> 
     assert [record.error.message for record in jobs[0].refresh().attempts if record.error] == ["no 1"]
 
 
-def test_the_next_of_one_key_for_a_loop_of_ones_own(app: Windlass) -> None:
+def test_the_next_of_one_key_for_a_loop_that_you_drive(app: Windlass) -> None:
     @app.task
     def message(text: str) -> None: ...
 

@@ -29,7 +29,7 @@ def work(app: Windlass, **options: Any) -> None:
     app.run_worker(until_idle=True, **({"concurrency": 5} | options))
 
 
-def test_chains_go_on_branch_loop_and_go_back(app: Windlass) -> None:
+def test_chains_continue_branch_loop_and_go_back(app: Windlass) -> None:
     @app.task
     async def start(n: int) -> Continue:
         return Continue(odd.call(n) if n % 2 else even.call(n))
@@ -147,7 +147,7 @@ def test_workerless_completion(app: Windlass) -> None:
         refused.result()
 
 
-async def test_a_worker_that_runs_it_is_told(app: Windlass) -> None:
+async def test_a_worker_that_runs_it_learns_of_it(app: Windlass) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -230,7 +230,7 @@ async def test_awaiting_is_woken_by_a_hint_and_can_be_given_up(app: Windlass, mo
     deafen()
 
 
-def test_awaiting_what_was_cancelled_or_is_gone(app: Windlass) -> None:
+def test_awaiting_a_job_that_was_cancelled_or_is_gone(app: Windlass) -> None:
     @app.task
     def task() -> None: ...
 
@@ -286,7 +286,7 @@ def test_bad_input_changes_nothing(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("fault", ["own chain", "unknown", "taken key", "kept key", "replaced key", "taken id"])
-def test_a_chain_that_cannot_go_on_fails_and_holds_up_nobody(app: Windlass, fault: str) -> None:
+def test_a_chain_that_cannot_continue_fails_and_holds_up_no_other(app: Windlass, fault: str) -> None:
     @app.task
     def last() -> str:
         return "end"

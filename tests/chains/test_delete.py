@@ -20,7 +20,7 @@ def waited_for(app: Windlass, count: int) -> None:
 
 
 @pytest.mark.parametrize("twin", ["sync", "async"])
-async def test_what_was_refused_goes_when_those_who_waited_for_it_have_gone(app: Windlass, twin: str) -> None:
+async def test_a_refused_job_is_deleted_when_its_dependents_are_gone(app: Windlass, twin: str) -> None:
     waited_for(app, CHUNK + 100)
     assert (app.delete_many(all=True) if twin == "sync" else await app.adelete_many(all=True)) == 2 * (CHUNK + 100)
     assert app.counts().total == 0

@@ -21,7 +21,7 @@ def work(app: Windlass) -> None:
     app.run_worker(until_idle=True, concurrency=5)
 
 
-def test_what_was_rolled_back_does_not_count(app: Windlass, ledger: Ledger) -> None:
+def test_an_outcome_that_was_rolled_back_does_not_count(app: Windlass, ledger: Ledger) -> None:
     @app.task
     def ship() -> None: ...
 
@@ -40,7 +40,7 @@ def test_what_was_rolled_back_does_not_count(app: Windlass, ledger: Ledger) -> N
     assert len(list(app.list(chain=job.id))) == 1
 
 
-def test_what_was_rolled_back_can_be_done_again(app: Windlass, ledger: Ledger) -> None:
+def test_an_outcome_that_was_rolled_back_can_be_given_again(app: Windlass, ledger: Ledger) -> None:
     @app.task
     def ship() -> str:
         return "shipped"
@@ -145,7 +145,7 @@ def test_what_would_wait_for_its_own_block_is_refused_at_once(app: Windlass, led
     assert other.refresh().state == ("pending" if on_file else "cancelled")
 
 
-def test_what_was_begun_in_a_block_and_goes_on_is_outside_of_it(app: Windlass, ledger: Ledger) -> None:
+def test_a_task_that_outlives_the_block_is_outside_of_it(app: Windlass, ledger: Ledger) -> None:
     later: list[asyncio.Task[Any]] = []
     other = app.task("other")(lambda: None)
 
@@ -204,7 +204,7 @@ def test_hooks_and_figures_tell_how_a_handler_has_settled(app: Windlass, ledger:
 
 
 @pytest.mark.parametrize("how", ["block", "own transaction", "at once"])
-async def test_the_worker_of_the_next_job_is_told(app: Windlass, store_url: str, how: str) -> None:
+async def test_the_worker_of_the_next_job_hears_of_it(app: Windlass, store_url: str, how: str) -> None:
     """Another worker serves the queue in which the chain goes on, and looks by itself in ten minutes."""
     other = Windlass(store_url)
 

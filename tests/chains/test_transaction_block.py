@@ -71,7 +71,7 @@ def test_a_block_without_an_outcome_completes_with_none(app: Windlass, ledger: L
     assert (job.refresh().state, job.refresh().output) == ("completed", None)
 
 
-def test_the_chain_goes_on_with_the_block(app: Windlass, ledger: Ledger) -> None:
+def test_the_chain_continues_with_the_block(app: Windlass, ledger: Ledger) -> None:
     @app.task
     async def ship(order: int) -> str:
         return f"shipped {order}"
@@ -88,7 +88,7 @@ def test_the_chain_goes_on_with_the_block(app: Windlass, ledger: Ledger) -> None
     assert ledger.entries == ["order 7"]
 
 
-def test_what_is_enqueued_in_the_block_joins_it(app: Windlass, ledger: Ledger) -> None:
+def test_a_job_that_is_enqueued_in_the_block_joins_it(app: Windlass, ledger: Ledger) -> None:
     @app.task
     async def other() -> None: ...
 

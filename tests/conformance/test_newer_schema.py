@@ -30,7 +30,7 @@ def record(store: Store, min_compatible: int) -> Operation[None]:
         yield Request("windlass_migrations", "insert_one", (document,))
 
 
-def test_older_code_goes_on_where_the_newer_schema_admits_it(store: Store) -> None:
+def test_older_code_continues_where_the_newer_schema_admits_it(store: Store) -> None:
     store.connections.run(lambda: record(store, 1))
     assert store.connections.run(store.check_schema)
     assert store.connections.run(store.migrate) == []

@@ -202,7 +202,7 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(300)
-def test_kill_9_again_and_again_and_the_next_goes_on(fresh_sqlite_url: str, tmp_path: Path) -> None:
+def test_after_kill_9_again_and_again_the_next_continues(fresh_sqlite_url: str, tmp_path: Path) -> None:
     """Nothing in memory: pending or in processing, after a kill the next process goes on with it."""
     sessions, count = ("a", "b", "c"), 16
 
@@ -244,7 +244,7 @@ def test_kill_9_again_and_again_and_the_next_goes_on(fresh_sqlite_url: str, tmp_
         assert len(numbers) - count <= kills  # only what was in hand was begun once more
 
 
-def test_what_was_acknowledged_is_there_after_a_kill_of_the_sender(fresh_sqlite_url: str) -> None:
+def test_an_acknowledged_message_survives_a_kill_of_the_sender(fresh_sqlite_url: str) -> None:
     """A message whose enqueueing has returned is in the file, whatever happens to who sent it."""
     with run_python(SENDING, fresh_sqlite_url) as process:
         assert process.stdout is not None
@@ -322,7 +322,7 @@ async def test_an_abort_ends_it_at_once_while_it_waits(messages: Messages) -> No
     await asyncio.wait_for(task, 20)
 
 
-async def test_an_abort_gives_back_what_is_in_hand(messages: Messages) -> None:
+async def test_an_abort_gives_back_the_message_in_hand(messages: Messages) -> None:
     """The handler is interrupted, and its message is pending as if it had not been begun."""
     begun, ended = asyncio.Event(), []
 
@@ -346,7 +346,7 @@ async def test_an_abort_gives_back_what_is_in_hand(messages: Messages) -> None:
 # Success and failure
 
 
-async def test_success_confirms_an_exception_fails_and_the_loop_goes_on(messages: Messages) -> None:
+async def test_success_confirms_an_exception_fails_and_the_loop_continues(messages: Messages) -> None:
     """One pump, from the first message to the last."""
     recorder = Recorder()
     async with Station(messages, recorder.handle) as station:

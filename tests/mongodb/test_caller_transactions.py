@@ -160,7 +160,7 @@ def test_settled_with_the_callers_writes_or_not_at_all(store: MongoStore, client
             assert raw(store, "tallies").count_documents({"since": {"$exists": True}}) == 0
 
 
-async def test_the_wrong_kind_of_session_is_told_of_its_twin(
+async def test_the_error_for_the_wrong_kind_of_session_names_its_twin(
     store: MongoStore, client: MongoClient[Any], async_client: AsyncMongoClient[Any]
 ) -> None:
     with client.start_session() as session, pytest.raises(InvalidInput, match="AsyncClientSession"):

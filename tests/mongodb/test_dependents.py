@@ -103,7 +103,7 @@ def test_none_overtakes_and_none_is_stranded(store: MongoStore, bench: Bench, cl
     assert raw(store, "jobs").count_documents({"lane": {"$exists": True}}) == 0
 
 
-def test_whoever_comes_to_wait_meets_whoever_completes(bench: Bench) -> None:
+def test_an_enqueue_after_a_job_meets_its_completion(bench: Bench) -> None:
     for _ in range(200):
         held, other = bench.hold(), bench.hold()
         dependent = blocked_by(held.id, other.id)
@@ -121,7 +121,7 @@ def test_whoever_comes_to_wait_meets_whoever_completes(bench: Bench) -> None:
         assert [blocker.done for blocker in bench.blockers(bench.look(dependent.id))] == [True, True]
 
 
-def test_whoever_comes_to_wait_meets_a_chain_that_goes_on(bench: Bench) -> None:
+def test_an_enqueue_after_a_chain_meets_its_continuation(bench: Bench) -> None:
     for number in range(50):
         held = bench.hold()
         dependent = blocked_by(held.id)
@@ -140,7 +140,7 @@ def test_whoever_comes_to_wait_meets_a_chain_that_goes_on(bench: Bench) -> None:
         assert bench.look(dependent.id).state == "pending"
 
 
-def test_whoever_comes_to_wait_meets_who_brings_it_back(bench: Bench) -> None:
+def test_an_enqueue_after_a_job_meets_its_retry(bench: Bench) -> None:
     for number in range(50):
         blocker = bench.finish("failed", queue=f"back {number}")
         dependent = blocked_by(blocker.id)
@@ -173,7 +173,7 @@ def test_one_may_wait_for_thousands(bench: Bench) -> None:
     assert bench.look(dependent.id).state == "pending"
 
 
-def test_an_open_transaction_holds_nobody_up(bench: Bench, client: MongoClient[Any]) -> None:
+def test_an_open_transaction_holds_up_no_other(bench: Bench, client: MongoClient[Any]) -> None:
     """It adds to a line, and waits for a job that runs: both go on without it."""
     blocker = bench.hold()
     first, second = new_job(order_key="key"), new_job(order_key="key")
@@ -224,7 +224,7 @@ def test_one_that_leaves_no_trace_is_not_refused_beside_one_that_collides(store:
 
 
 @pytest.mark.parametrize("by", ["chain", "order key"])
-def test_whoever_comes_while_one_ends_is_not_missed(store: MongoStore, bench: Bench, by: str) -> None:
+def test_an_enqueue_after_a_job_that_is_ending_is_not_missed(store: MongoStore, bench: Bench, by: str) -> None:
     """He that ends it has looked already, and has not written yet."""
     bench.enqueue(first := new_job(order_key="key"))
     bench.admit()
@@ -295,7 +295,7 @@ def test_a_line_without_a_head_is_found_by_who_comes_next(store: MongoStore, ben
     assert bench.claim_one().id == job.id
 
 
-def test_what_is_gone_leaves_no_edges(store: MongoStore, bench: Bench) -> None:
+def test_a_deleted_job_leaves_no_edges(store: MongoStore, bench: Bench) -> None:
     jobs = {keep: blocked_by(bench.add().id, queue=f"keep {keep}", keep_seconds=keep) for keep in (0, 10, 3600)}
     bench.enqueue(*jobs.values())
     bench.admit()

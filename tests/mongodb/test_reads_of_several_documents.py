@@ -16,7 +16,7 @@ def app(fresh_mongodb_url: str) -> Windlass:
     return Windlass(fresh_mongodb_url)
 
 
-def test_a_chain_that_goes_on_during_the_look_has_not_ended(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_continues_during_the_read_has_not_ended(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     following = app.task("following")(lambda: "the end")
     first = app.task("first")(lambda: None).enqueue()
     (attempt,) = app.claim(1)

@@ -50,7 +50,7 @@ def test_one_that_was_forgotten_begins_anew(store: MongoStore) -> None:
     assert after.started_at > before.started_at
 
 
-def test_what_was_claimed_with_a_token_is_held(store: MongoStore) -> None:
+def test_jobs_that_were_claimed_with_a_token_are_held(store: MongoStore) -> None:
     enqueue(store, *(new() for _ in range(5)))
     mine, other = uuid4(), uuid4()
     held = claim(store, 3, token=mine)

@@ -96,7 +96,7 @@ def test_a_transaction_that_gets_no_answer_names_that(app: Windlass, proxy: Prox
     assert "no answer within 1 s" in str(answer)
 
 
-async def test_a_worker_goes_on_when_all_its_connections_fall_silent(
+async def test_a_worker_continues_when_all_its_connections_fall_silent(
     app: Windlass, proxy: Proxy, fresh_postgres_url: str
 ) -> None:
     runs: list[int] = []

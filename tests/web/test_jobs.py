@@ -214,7 +214,7 @@ async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> 
         ("", 422, "type"),
     ],
 )
-async def test_a_bad_request_is_told_so_and_changes_nothing(
+async def test_a_bad_request_is_refused_and_changes_nothing(
     app: Windlass, client: Client, body: str, status: int, says: str
 ) -> None:
     answer = await client().post("/v1/jobs", content=body, headers={"content-type": "application/json"})

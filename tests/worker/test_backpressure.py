@@ -53,7 +53,7 @@ async def slowed(app: Windlass, worker: Worker, seconds: float) -> Slow:
     return slow
 
 
-async def test_a_slow_store_bounds_what_waits_and_what_is_claimed(app: Windlass) -> None:
+async def test_a_slow_store_bounds_waiting_outcomes_and_claims(app: Windlass) -> None:
     @app.task
     async def quick(n: int) -> None: ...
 
@@ -151,7 +151,7 @@ async def test_what_lies_ready_is_given_back_where_jobs_turn_out_to_be_long(app:
     assert sorted(ran) == list(range(60))
 
 
-async def test_what_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is made, and what the job waited for cannot be read: the queue's limit is not used up by that."""
 
     @app.task(queue="narrow")

@@ -53,7 +53,7 @@ async def test_a_job_for_later_runs_when_it_is_due_and_not_when_the_poll_comes(a
     assert 0 <= (after.claimed_at - after.run_at).total_seconds() < 15
 
 
-async def test_a_restarted_server_is_found_again_and_work_goes_on() -> None:
+async def test_a_restarted_server_is_found_again_and_work_continues() -> None:
     with PostgresServer() as server:
         app = Windlass(server.url)
 

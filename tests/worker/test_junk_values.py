@@ -216,7 +216,7 @@ def test_whenever_a_job_is_to_come_back_it_is_settled_and_can_be_read(app: Windl
     assert {one.id for one in app.list()} == {job.id, other.id}
 
 
-def test_handlers_that_leak_generators_tasks_and_threads_hurt_nobody(app: Windlass) -> None:
+def test_handlers_that_leak_generators_tasks_and_threads_hurt_no_other_job(app: Windlass) -> None:
     kept: list[Any] = []
 
     def numbers() -> Iterator[int]:
@@ -273,7 +273,7 @@ def test_handlers_that_leak_generators_tasks_and_threads_hurt_nobody(app: Windla
     assert {str(job.refresh().error).split(":")[0] for job in odd} == {"InvalidInput"}
 
 
-def test_handlers_that_recurse_fail_and_the_worker_goes_on(app: Windlass) -> None:
+def test_handlers_that_recurse_fail_and_the_worker_continues(app: Windlass) -> None:
     def deeper(n: int) -> int:
         return deeper(n + 1) + 1
 

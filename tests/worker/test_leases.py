@@ -133,7 +133,7 @@ async def test_pause_and_resume_take_effect_at_once(app: Windlass) -> None:
     assert worker.completed == 1
 
 
-async def test_limits_per_queue_and_others_go_on(app: Windlass) -> None:
+async def test_a_queue_at_its_limit_holds_up_no_other_queue(app: Windlass) -> None:
     most = running = 0
 
     @app.task(queue="mail")

@@ -103,7 +103,7 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
     await app.aclose()
 
 
-def test_an_echo_that_came_too_late_makes_nobody_deaf_for_ever(
+def test_an_echo_that_came_too_late_makes_no_listener_deaf_for_ever(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     late, hears_itself = [True, True], PostgresWakeup._hears_itself

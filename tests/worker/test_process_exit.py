@@ -216,7 +216,7 @@ def test_processes_that_have_run_their_jobs_are_replaced(programs: Programs) -> 
     assert supervisor.wait(5.3 + SLACK) == 0
 
 
-def test_a_process_that_alone_is_told_to_stop_is_replaced(on_sqlite: Programs) -> None:
+def test_a_child_that_alone_receives_a_stop_signal_is_replaced(on_sqlite: Programs) -> None:
     job = on_sqlite.app.enqueue("counted", {"n": 1})
     supervisor = on_sqlite.worker("counted", "--processes", "1")
     on_sqlite.until(lambda: job.refresh().state == "completed")

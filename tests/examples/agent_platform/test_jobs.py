@@ -23,7 +23,7 @@ def claim(replicas: Replicas, worker: str = "replica 1") -> Job | None:
     return attempts[0].job if attempts else None
 
 
-def test_enqueue_with_what_is_usual(replicas: Replicas) -> None:
+def test_enqueue_with_the_usual_options(replicas: Replicas) -> None:
     """A kind and a payload; due now, three attempts, no key."""
     job = replicas.jobs.enqueue("agent-turn", {"session": "s", "text": "hello", "channel": "slack"})
     assert (job.type, job.input) == ("agent-turn", {"session": "s", "text": "hello", "channel": "slack"})

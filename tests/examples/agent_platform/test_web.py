@@ -99,7 +99,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-async def test_a_bad_request_is_told_so_and_changes_nothing(replicas: Replicas, http: Http) -> None:
+async def test_a_bad_request_is_refused_and_changes_nothing(replicas: Replicas, http: Http) -> None:
     """A problem document of the four hundreds."""
     for path, body, status in BAD:
         answer = await http.post(path, content=body)
@@ -224,7 +224,7 @@ async def test_remote_agents_are_asked_and_call_back(replicas: Replicas) -> None
                 assert (await client.get(f"{own}/v1/jobs/{id}")).status_code == 404
 
 
-async def test_an_agent_that_nobody_knows_is_a_failure_at_once(replicas: Replicas, http: Http) -> None:
+async def test_an_unknown_agent_is_a_failure_at_once(replicas: Replicas, http: Http) -> None:
     """With a reason that can be read, and without a reply that would be waited for."""
     replicas.turn("ask atlantis: are you there?")
     await work(replicas)

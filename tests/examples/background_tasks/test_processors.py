@@ -150,7 +150,7 @@ def test_it_looks_again_every_interval(replicas: Replicas) -> None:
     assert not running.is_alive()
 
 
-def test_stopping_gives_back_what_was_not_started(replicas: Replicas) -> None:
+def test_stopping_gives_back_the_tasks_that_were_not_started(replicas: Replicas) -> None:
     """Of a batch in hand, the current task ends; the others are free at once and no failure is counted."""
     tasks = [replicas.service.evict(group) for group in ("a", "b", "c")]
     processor = Processor(replicas.app, {DELETE: lambda body: processor.stop()}, Settings())

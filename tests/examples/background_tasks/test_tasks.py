@@ -61,7 +61,7 @@ def test_there_is_no_limit_of_retries(replicas: Replicas) -> None:
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-def test_created_in_a_transaction_of_ones_own(replicas: Replicas) -> None:
+def test_created_in_the_callers_transaction(replicas: Replicas) -> None:
     """A task is created if, and only if, what asks for it is committed."""
     with closing(sqlite3.connect(replicas.url.removeprefix("sqlite:///"))) as connection:
         replicas.tasks.create(DELETE, {"group": "undone"}, connection=connection)

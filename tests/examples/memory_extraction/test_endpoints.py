@@ -103,7 +103,7 @@ async def test_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint: Endpo
     assert await texts(asking, "acme") == []
 
 
-async def test_a_batch_of_ones_own_heeds_them_too(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+async def test_a_batch_that_you_drive_heeds_them_too(asking: MemoryExtraction, endpoint: Endpoint) -> None:
     """`run_batch`: what is busy is requeued as it wishes, what is junk fails, the rest is stored."""
     for number, answer in enumerate([(429, {"Retry-After": "120"}, ""), chat("prose")]):
         endpoint.answers = [answer]

@@ -64,7 +64,7 @@ async def enqueue_at(memory: MemoryExtraction, run_at: datetime) -> Job:
     return await memory.task.using(tenant="acme", run_at=run_at).aenqueue("ada", Transaction(TEA, ""))
 
 
-async def test_a_batch_is_what_is_due_by_next_run_then_by_creation(memory: MemoryExtraction) -> None:
+async def test_a_batch_has_the_due_jobs_by_next_run_then_by_creation(memory: MemoryExtraction) -> None:
     """The future is left alone, and so is what came due after the moment that the caller names."""
     now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     minutes = [3, 9, 3, -60, 6]  # before that hour; the fourth is for later
@@ -150,7 +150,7 @@ async def test_complete_fail_and_requeue_do_what_they_say(memory: MemoryExtracti
         await mark_complete(completed)
 
 
-async def test_what_was_claimed_before_a_moment_is_recovered(memory: MemoryExtraction) -> None:
+async def test_jobs_that_were_claimed_before_a_moment_are_recovered(memory: MemoryExtraction) -> None:
     """Claims that are younger than the moment are left alone."""
     job = await ask(memory, "acme", "request-1")
     (claim,) = await claim_batch(memory.app)

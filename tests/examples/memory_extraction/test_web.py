@@ -65,7 +65,7 @@ WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
 ]
 
 
-async def test_what_is_wrong_is_refused_with_a_reason(client: httpx.AsyncClient) -> None:
+async def test_wrong_values_are_refused_with_a_reason(client: httpx.AsyncClient) -> None:
     for method, path, wrong, status, words in WRONG:
         answer = await client.request(method, path, **wrong)
         shown = f"{method} {path} {str(wrong)[:200]}: {answer.text}"

@@ -79,7 +79,7 @@ async def test_a_person_approves_without_a_worker(pipeline: Pipeline) -> None:
     assert pipeline.books.stock()["lamp"] == 98
 
 
-async def test_a_worker_that_runs_it_is_told(pipeline: Pipeline, bank: FrankBank) -> None:
+async def test_a_worker_that_runs_it_learns_of_it(pipeline: Pipeline, bank: FrankBank) -> None:
     """Paid in cash while the bank is still thinking; the worker's attempt ends, and it says why."""
     told = interruptions(pipeline)
     bank.open.clear()
