@@ -59,7 +59,7 @@ async def test_a_slow_store_bounds_waiting_outcomes_and_claims(app: Windlass) ->
 
     most_claimed = 0
     async with app.worker(concurrency=SLOTS) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(8000)])
         while worker.completed < 8000:
             most_claimed = max(most_claimed, (await app.acounts()).running)
@@ -93,7 +93,7 @@ async def test_large_results_are_bounded_by_their_bytes(app: Windlass) -> None:
         return "x" * 500_000
 
     async with app.worker(concurrency=10) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([large.call() for _ in range(100)])
         await until(lambda: worker.completed == 100, 60)
     assert slow.most_bytes > MOST_BYTES, "it was never held up: this shows nothing"
@@ -105,7 +105,7 @@ async def test_when_the_store_is_quick_again_the_worker_does_not_wait_for_its_po
     async def quick(n: int) -> None: ...
 
     async with app.worker(concurrency=SLOTS, poll_interval="60s") as worker:
-        slow = await slowed(app, worker, 1.0)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(6000)])
         await until(lambda: worker.settler.full, 45)
         slow.seconds = 0.0
@@ -118,7 +118,7 @@ async def test_a_worker_that_is_held_up_stops_in_order(app: Windlass) -> None:
 
     worker = app.worker(concurrency=SLOTS, grace="60s")
     running = asyncio.create_task(worker.run())
-    await slowed(app, worker, 0.5)
+    await slowed(app, worker, 0.3)
     await app.aenqueue_many([quick.call(n) for n in range(6000)])
     await until(lambda: worker.settler.full, 45)
     worker.stop()

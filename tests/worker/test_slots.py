@@ -228,7 +228,7 @@ async def test_a_thread_that_does_not_end_is_left_behind_and_the_loop_continues(
     """In a loop of your own the worker ends the process of nobody; its job is another worker's when the lease ends."""
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
-    @app.task(lease="2s", backoff="10ms")
+    @app.task(lease="1s", backoff="10ms")
     def stuck(attempt: Attempt) -> int:
         if attempt.number == 1:
             begun.set()
@@ -356,14 +356,14 @@ async def test_a_handler_may_run_on_after_its_block_has_committed(app: Windlass)
     async def in_loop(attempt: Attempt) -> None:
         async with attempt.transaction():
             attempt.complete("done")
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(1.6)
         went_on.append("loop")
 
     @app.task(lease="1s")
     def in_thread(attempt: Attempt) -> None:
         with attempt.transaction():
             attempt.complete("done")
-        for _ in range(250):
+        for _ in range(160):
             time.sleep(0.01)
         went_on.append("thread")
 
