@@ -22,7 +22,7 @@ def test_fifty_kills_and_five_thousand_jobs(crew: Crew) -> None:
             crew.send([("fragile" if n % 10 == 0 else "work", {"seconds": 0.05}) for n in range(500)])
             sent += 500
             crew.until(lambda: crew.has_started_since(replaced))  # noqa: B023 - whom the kills are to hit
-        time.sleep(crew.random.uniform(0.05, 0.6))
+        time.sleep(crew.random.uniform(0.05, 0.4))
         count = crew.random.randint(1, min(WORKERS, KILLS - crew.deaths))
         crew.kill(count)
         crew.start(count)
