@@ -297,8 +297,9 @@ async def test_a_worker_continues_meanwhile_and_soon_takes_the_jobs_that_waited(
             await until(lambda: "next" in ran, SOON)
 
 
-async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> None:
+async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs that a third waits for: one ends in the slow transaction, the other in a worker."""
+    monkeypatch.setattr("windlass.stores.mongodb.connections.PATIENCE", 1)  # rounds of two seconds each
 
     @app.task(queue="apart")
     async def by_hand() -> None: ...
