@@ -297,9 +297,8 @@ async def test_a_worker_continues_meanwhile_and_soon_takes_the_jobs_that_waited(
             await until(lambda: "next" in ran, SOON)
 
 
-async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> None:
     """Two jobs that a third waits for: one ends in the slow transaction, the other in a worker."""
-    monkeypatch.setattr("windlass.stores.mongodb.connections.PATIENCE", 1)  # rounds of two seconds each
 
     @app.task(queue="apart")
     async def by_hand() -> None: ...
@@ -325,7 +324,7 @@ async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass, mon
             await beside.arun_now()
             await asyncio.sleep(1.0)  # its outcome waits by now for the row, or document, of the third
             jobs = [await plain.aenqueue(number) for number in range(20)]
-            assert await asyncio.wait_for(app.aresults(jobs), 40.0) == list(range(20))
+            assert await asyncio.wait_for(app.aresults(jobs), 20.0) == list(range(20))
             assert (await waiting.arefresh()).state == "blocked"
             await asyncio.to_thread(own.commit)
             assert await asyncio.wait_for(waiting.aresult(), 60.0) == "last"
