@@ -8,7 +8,7 @@ import time
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -23,14 +23,15 @@ from .operation import Operation, Sleep
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
 from .policy import DEFAULT, UNSET, check_connection
 from .stores.store import Blocker, Lease, Note
-from .twins import twins
+from .twins import Flow, flow_twins, transact, twins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Future
 
-    from .app import T, Windlass
+    from .app import Windlass
 
+T = TypeVar("T")
 
 LOG_LINES = 100  # of an attempt that are kept
 LINE_LIMIT = 1000
@@ -196,37 +197,23 @@ class Attempt:
         completion commit together, or neither does. `complete` in it says what comes of the job."""
         return Block(self)
 
-    def complete(self, output: Any = None, *, connection: Any = UNSET) -> None:
+    def _complete(self, output: Any = None, *, connection: Any = UNSET) -> Flow[None]:
         """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion.
 
         In a block of `transaction()` it is recorded, and written when the block ends. With `connection` it is written
         in that transaction of one's own: `LeaseLost` then asks for its rollback."""
         connection = check_connection(connection)
-        if self._records(output, connection):
+        if self.block is not None and connection is None:
+            self.block.record(output)
             return
         settlement = self.with_notes(self.completion(output))
         if connection is None:
-            self.run_operation(lambda: self._settle(settlement))
+            yield from transact(lambda: self._settle(settlement))
         else:
-            self.app.store.connections.run_on(connection, lambda: self.settling(settlement))
+            yield from transact(lambda: self.settling(settlement), connection)
             self.recorded = settlement
 
-    async def acomplete(self, output: Any = None, *, connection: Any = UNSET) -> None:
-        connection = check_connection(connection)
-        if self._records(output, connection):
-            return
-        settlement = self.with_notes(self.completion(output))
-        if connection is None:
-            await self.arun_operation(lambda: self._settle(settlement))
-        else:
-            await self.app.store.connections.arun_on(connection, lambda: self.settling(settlement))
-            self.recorded = settlement
-
-    def _records(self, output: Any, connection: Any) -> bool:
-        if self.block is None or connection is not None:
-            return False
-        self.block.record(output)
-        return True
+    complete, acomplete = flow_twins(_complete)
 
     def settling(self, settlement: Settlement) -> Operation[None]:
         """In somebody's transaction: whether it counts, its commit will tell."""
@@ -305,11 +292,11 @@ class Attempt:
         if self.block is not None:
             raise Conflict(f"job {self.job.id}: not inside attempt.transaction(): {instead}")
 
-    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
-        return self.app.run_operation(make)
+    def run_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T:
+        return self.app.run_operation(make, connection)
 
-    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
-        return await self.app.arun_operation(make)
+    async def arun_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T:
+        return await self.app.arun_operation(make, connection)
 
 
 def _for_good(settlement: Settlement) -> Settlement:

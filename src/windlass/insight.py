@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from .graph import BlockerInfo, ChainInfo
+from .dependents import BlockerInfo, ChainInfo
 from .job import Job
 from .lifecycle import STATES
 from .redaction import hide_arguments

@@ -15,7 +15,7 @@ import msgspec
 
 from .clock import from_microseconds, to_microseconds
 from .duration import Duration
-from .errors import WindlassError
+from .errors import JobNotFound, WindlassError
 from .generics import R_co, X
 from .lifecycle import COMPLETED, FINISHED, PENDING, State
 from .policy import Policy
@@ -368,3 +368,8 @@ def is_last_attempt(job: Job) -> bool:
     """Of one that has been claimed."""
     most = job.max_attempts_raw
     return bool(most) and job.attempt >= most  # type: ignore[operator]
+
+
+def no_job(id: object) -> JobNotFound:
+    """The error for an id without a job."""
+    return JobNotFound(f"there is no job {id}: it never existed, was deleted, or is no longer kept")

@@ -17,7 +17,7 @@ LOADED = "import sys, windlass; print('windlass.worker.worker' in sys.modules, w
 
 def parameters(function: Any) -> dict[str, tuple[Any, Any]]:
     found = inspect.signature(function).parameters.values()
-    return {one.name: (one.kind, one.default) for one in found if one.name not in ("self", "app")}
+    return {one.name: (one.kind, one.default) for one in found if one.name not in ("self", "app", "engine")}
 
 
 def test_every_exported_name_is_there() -> None:

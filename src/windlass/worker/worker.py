@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ..app import Windlass
+from ..app import Queues, Windlass
 from ..attempt import Attempt, Stop
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, StoreUnavailable, WindlassError
@@ -30,7 +30,6 @@ from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, Renewal, WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
-from ..working import Queues
 from .buffer import Buffer
 from .claiming import queue_limits
 from .events import Events
