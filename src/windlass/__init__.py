@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
-        """The worker is imported where it is asked for: whoever only enqueues does not wait for it."""
+        """The worker is imported at its first use: a program that only enqueues does not wait for it."""
         if name != "Worker":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .worker.worker import Worker

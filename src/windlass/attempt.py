@@ -1,4 +1,4 @@
-"""An attempt: one run of a job by whoever claimed it, until the lease ends or the outcome is settled."""
+"""An attempt: one run of a job by its claimer, until the lease ends or the outcome is settled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 LOG_LINES = 100  # of an attempt that are kept
 LINE_LIMIT = 1000
-RENEW_SECONDS, RENEW_PAUSE = 5.0, 0.05  # for which a lease is tried whose row is locked, and between tries
+RENEW_SECONDS, RENEW_PAUSE = 5.0, 0.05  # how long a renewal tries a locked row, and the pause between tries
 
 
 class Stop(Enum):
@@ -76,19 +76,19 @@ class Attempt:
         self.app, self.job, self.token = app, job, token
         self.cancel_requested = job.cancel_requested
         self.settled = False
-        self.ended = False  # its handler has, and the worker settles it
+        self.ended = False  # its handler has ended, and the worker settles it
         self.stop: Stop | None = None
         self.why: str | None = None
         self.task: asyncio.Task[Any] | None = None
         self.interrupter: Callable[[], None] | None = None
-        self.begin: Callable[[], Awaitable[None]] | None = None  # to be awaited before its handler is called
+        self.begin: Callable[[], Awaitable[None]] | None = None  # the worker awaits it before it calls the handler
         self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
-        self.noted = False  # something was said that is not written yet
+        self.noted = False  # there is progress, or a log line, that is not written yet
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
-        self.renewal: Future[None] | None = None  # of its lease, while one is under way
+        self.renewal: Future[None] | None = None  # the renewal of its lease that is under way
         self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
 
     @property
@@ -106,7 +106,7 @@ class Attempt:
 
     @property
     def blockers(self) -> list[Any]:
-        """What the chains that it waited for returned, as plain JSON values, in the order of `after=`."""
+        """The outputs of the chains that it waited for, as plain JSON values, in the order of `after=`."""
         return [None if one.output is None else msgspec.json.decode(one.output) for one in self.waited_for]
 
     def had(self, blockers: Sequence[Blocker]) -> None:
@@ -123,7 +123,7 @@ class Attempt:
     def __repr__(self) -> str:
         return f"<Attempt {self.number} of {self.job!r}>"
 
-    # What a handler says while it runs: buffered, written by the worker about once a second, and with the outcome
+    # Progress and log: buffered. The worker writes them about once a second, and with the outcome
 
     def progress(self, fraction: float, text: str = "") -> None:
         """How far it is, from 0 to 1."""
@@ -132,7 +132,7 @@ class Attempt:
         self.noted = True
 
     def log(self, text: str) -> None:
-        """A line for whoever looks at the job; the last hundred are kept."""
+        """Write a line into the log of the job; the last hundred are kept."""
         notes = self._note()
         notes.log.append(LogLine(datetime.now(UTC), make_safe(str(text))[:LINE_LIMIT]))
         del notes.log[:-LOG_LINES]
@@ -155,7 +155,7 @@ class Attempt:
         )
 
     def note_to_write(self) -> Note | None:
-        """What it has said, to be written now."""
+        """Progress and log that are to be written now."""
         self.noted = False
         written = self._written_notes()
         return None if written is None else Note(self.job.id, self.token, written)
@@ -165,7 +165,7 @@ class Attempt:
             return settlement
         return msgspec.structs.replace(settlement, progress=self._written_notes())
 
-    # How a worker ends it before its time
+    # A worker may interrupt it
 
     @property
     def interrupted(self) -> bool:
@@ -182,26 +182,27 @@ class Attempt:
             self.task.cancel()
 
     def completion(self, value: Any) -> Settlement:
-        """Done: what came of it, or how the chain goes on."""
+        """Completed: with this output, or with the next job of the chain."""
         if isinstance(value, Continue):
             following = next_of_chain(self.job, value.call, self.app.make_id, self.app.max_blockers)
             return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
 
     def done(self) -> Settlement:
-        """Done, and nothing was said of what came of it."""
+        """Completed without an output."""
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output="null")
 
     def transaction(self) -> Block:
-        """`async with attempt.transaction() as connection:` (`with` in a sync handler): what is written there and the
-        completion commit together, or neither does. `complete` in it says what comes of the job."""
+        """`async with attempt.transaction() as connection:` (`with` in a sync handler): your writes on it and the
+        completion of the job commit together, or neither does. `complete` in the block gives the output."""
         return Block(self)
 
     def _complete(self, output: Any = None, *, connection: Any = UNSET) -> Flow[None]:
-        """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion.
+        """Complete the job: store its output, or, with `Continue`, create the next job of its chain in the same
+        transaction.
 
         In a block of `transaction()` it is recorded, and written when the block ends. With `connection` it is written
-        in that transaction of one's own: `LeaseLost` then asks for its rollback."""
+        in your transaction: roll back if it raises `LeaseLost`."""
         connection = check_connection(connection)
         if self.block is not None and connection is None:
             self.block.record(output)
@@ -216,7 +217,7 @@ class Attempt:
     complete, acomplete = flow_twins(_complete)
 
     def settling(self, settlement: Settlement) -> Operation[None]:
-        """In somebody's transaction: whether it counts, its commit will tell."""
+        """In the caller's transaction: it counts if that commits."""
         if self.settled or self.ended:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
         yield from settle_or_raise(self, settlement)
@@ -252,7 +253,7 @@ class Attempt:
     release, arelease = twins(_release)
 
     def _renew(self) -> Operation[datetime]:
-        """Hold the job for another lease from now on; when that ends."""
+        """Renew the lease from now on: when it ends."""
         self._refuse_in_block("a lease is renewed by the worker, or before the block")
         deadline = time.monotonic() + RENEW_SECONDS
         while True:
@@ -288,7 +289,7 @@ class Attempt:
         self.settled, self.recorded = True, settlement
 
     def _refuse_in_block(self, instead: str) -> None:
-        """On another connection it would wait for the block, which waits for it, or collide with it."""
+        """On another connection it would collide with the block, or each would wait for the other."""
         if self.block is not None:
             raise Conflict(f"job {self.job.id}: not inside attempt.transaction(): {instead}")
 
