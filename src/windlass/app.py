@@ -33,10 +33,10 @@ from .hooks import EVENTS
 from .job import Job
 from .operation import Operation
 from .outcome import Settlement
+from .plugins import check_store, find_store
 from .policy import UNSET
 from .schedule import CatchUp, Schedule
-from .stores.opening import open_store
-from .stores.store import Admitted
+from .stores.store import Admitted, Store
 from .stores.urls import without_password
 from .task import Task
 from .tasks import Tasks
@@ -52,7 +52,8 @@ Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]  # by name, or each
 
 
 class Windlass(Engine):
-    """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
+    """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`; or, with `store=`,
+    in a store of yours."""
 
     def __init__(
         self,
@@ -67,10 +68,17 @@ class Windlass(Engine):
         pool_size: int = 10,
         max_blockers: int = 10_000,
         defaults: Defaults | None = None,
+        store: Store | None = None,
     ) -> None:
-        self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
+        if store is None:
+            self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
+            store = find_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
+        elif url is not None or (schema, prefix, pool_size) != ("public", "windlass_", 10):
+            raise InvalidInput("url=, schema=, prefix= and pool_size= do not go with store=: the store has its own")
+        else:
+            self.url = str(getattr(check_store(store), "url", type(store).__name__))
         super().__init__(
-            open_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size), check_defaults(defaults),
+            store, check_defaults(defaults),
             auto_migrate=auto_migrate, max_payload=max_payload, make_id=make_id, max_blockers=max_blockers,
         )  # fmt: skip
         self.store.notify = notify
