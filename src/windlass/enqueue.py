@@ -111,7 +111,7 @@ def make_call(
     engine: Engine, type: str, input: Mapping[str, Any] | None, strict: bool, options: Mapping[str, Any]
 ) -> Call:
     """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""
-    chosen = NO_OPTIONS.updated(options)
+    chosen = NO_OPTIONS.updated(options) if options else NO_OPTIONS
     task = engine.tasks.get(check_name("type", type))
     given = {} if input is None else input
     if task is not None:
