@@ -17,7 +17,7 @@ from .operation import Interrupted, Operation
 from .policy import UNSET, check_connection
 from .stores.store import Admitted, Enqueued
 from .stores.wakeup import Hint
-from .twins import Flow, transact
+from .twins import Flow, Transaction, transact
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -37,13 +37,14 @@ def enqueue_many(engine: Engine, calls: Iterable[Call[R]], connection: Any = UNS
         return []
     block = engine.current_block(connection)
     connection = connection if block is None else block.connection
+    done: list[Enqueued]
     if connection is not None:
-        done = yield from transact(lambda: _join(engine, jobs, block), connection)
+        done = yield Transaction(lambda: _join(engine, jobs, block), connection)
         return _as_jobs(engine, done, connection)
     try:
-        done = yield from transact(lambda: engine.store.enqueue(jobs))
+        done = yield Transaction(lambda: engine.store.enqueue(jobs))
     except Interrupted:  # perhaps it was committed: the ids are ours, so to send them again doubles nothing
-        done = yield from transact(lambda: engine.store.enqueue(jobs, resent=True))
+        done = yield Transaction(lambda: engine.store.enqueue(jobs, resent=True))
     if any(job.order_key or job.blockers for job in jobs):
         try:
             yield from admit_all(engine)

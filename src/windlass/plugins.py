@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidInput, MissingExtra
 from .stores.opening import SCHEMES, open_store
 from .stores.store import Store
 from .stores.urls import without_password
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "windlass.stores"
 BUILT_IN = frozenset({"sqlite", "postgres", "postgresql", "mongodb", "mongodb+srv"})  # no package can replace these
@@ -36,6 +38,8 @@ def check_store(store: Any) -> Store:
 
 
 def _entry_point(scheme: str, shown_url: str) -> EntryPoint:
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
     found = entry_points(group=GROUP, name=scheme)
     if len(found) == 1:
         return next(iter(found))
