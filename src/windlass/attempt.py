@@ -13,7 +13,6 @@ from uuid import UUID
 
 import msgspec
 
-from . import codec
 from .block import Block, settle_or_raise
 from .duration import Duration
 from .errors import Conflict, LeaseLost, WindlassError
@@ -186,7 +185,8 @@ class Attempt:
         if isinstance(value, Continue):
             following = next_of_chain(self.job, value.call, self.app.make_id, self.app.max_blockers)
             return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
-        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
+        output = self.app.encode_output(self.job, value)
+        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=output)
 
     def done(self) -> Settlement:
         """Completed without an output."""
@@ -273,12 +273,6 @@ class Attempt:
         return renewal.expires_at
 
     renew, arenew = twins(_renew)
-
-    def _encode(self, output: Any) -> str:
-        task = self.app.tasks.get(self.job.type)
-        if task is not None:
-            return task.signature.encode_output(output)
-        return codec.encode(output, self.app.max_payload)
 
     def _settle(self, settlement: Settlement) -> Operation[None]:
         if self.settled or self.ended:
