@@ -21,7 +21,8 @@ class PerProcess(Generic[T]):
 
     def get(self) -> T:
         value = self.existing()
-        # No lock: one that another thread holds during a fork would stay locked in the child.
+        # No lock: one that another thread holds during a fork would stay locked in the child. Two threads may both make
+        # a value: the first one counts.
         return self._values.setdefault(os.getpid(), self._make()) if value is None else value
 
     def existing(self) -> T | None:
