@@ -216,7 +216,8 @@ class Windlass(Engine):
         declaration = _schedules.check_declaration(cron, timezone, catch_up, name)
 
         def declare(target: Any) -> Schedule:
-            made = declaration.add_to(self, target)
+            made = declaration.make(target)
+            declaration.add(self, made)
             if self.is_ready:
                 self.write_schedules(all=False)
             return made
@@ -234,9 +235,10 @@ class Windlass(Engine):
     ) -> Coroutine[Any, Any, Schedule]:  # fmt: skip
         """`schedule`, written before it returns."""
         declaration = _schedules.check_declaration(cron, timezone, catch_up, name)
+        made = declaration.make(call)
 
         async def write() -> Schedule:
-            made = declaration.add_to(self, call)
+            declaration.add(self, made)
             await self.awrite_schedules(all=False)
             return made
 

@@ -37,9 +37,28 @@ class Declaration(NamedTuple):
     name: str | None
     declared_at: str
 
-    def add_to(self, engine: Engine, target: Any) -> Schedule:
+    def make(self, target: Any) -> Schedule:
         """The schedule of a call, or of a task that needs no arguments."""
-        made = _make(self.cron, _as_call(target), self.timezone, self.catch_up, self.name, self.declared_at)
+        call = _as_call(target)
+        options = call.options
+        if options.id is not None or options.run_at is not None or not isinstance(options.after, Unset):
+            raise InvalidInput(
+                "a schedule's call has no id=, run_at= or after=: each tick is a job of its own, with its time"
+            )
+        job = call.new_job(lambda: NO_ID)
+        if job.on_conflict == "raise":
+            raise InvalidInput("a schedule has no caller that could catch an error: on_conflict is 'keep' or 'replace'")
+        return Schedule(
+            name=self.name or call.type,
+            cron=" ".join(self.cron.split()),
+            timezone=self.timezone,
+            catch_up=self.catch_up,
+            call=call_json(job),
+            declared=self.declared_at,
+        )
+
+    def add(self, engine: Engine, made: Schedule) -> None:
+        """Keep it until it is written. A name that was not given may belong to another schedule."""
         there = engine.declared_schedules.get(made.name)
         if there is not None and self.name is None and _meaning(there) != _meaning(made):
             raise InvalidInput(
@@ -48,7 +67,6 @@ class Declaration(NamedTuple):
             )
         engine.declared_schedules[made.name] = made
         engine.unwritten_schedules.add(made.name)
-        return made
 
 
 def check_declaration(cron: str, timezone: str, catch_up: CatchUp, name: str | None) -> Declaration:
@@ -130,25 +148,6 @@ def delete_schedule(engine: Engine, name: str) -> Flow[None]:
         engine.declared_schedules.pop(name, None)
 
     yield from _after_writing(engine, change)
-
-
-def _make(cron: str, call: Call, timezone: str, catch_up: CatchUp, name: str | None, declared_at: str) -> Schedule:
-    options = call.options
-    if options.id is not None or options.run_at is not None or not isinstance(options.after, Unset):
-        raise InvalidInput(
-            "a schedule's call has no id=, run_at= or after=: each tick is a job of its own, with its time"
-        )
-    job = call.new_job(lambda: NO_ID)
-    if job.on_conflict == "raise":
-        raise InvalidInput("a schedule has no caller that could catch an error: on_conflict is 'keep' or 'replace'")
-    return Schedule(
-        name=name or call.type,
-        cron=" ".join(cron.split()),
-        timezone=timezone,
-        catch_up=catch_up,
-        call=call_json(job),
-        declared=declared_at,
-    )
 
 
 def _as_call(what: Any) -> Call:
