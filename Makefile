@@ -54,8 +54,8 @@ format: .venv/development ## put the code in its form, and mend what can be mend
 bench: .venv/development ## measure; prints a table and JSON
 	$(bin)/python -m tests.servers -- $(bin)/python -m benchmarks $(ARGUMENTS)
 
-bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/entangled.json
-	$(bin)/python -m benchmarks.entangled $(ARGUMENTS)
+bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/chains.json
+	$(bin)/python -m benchmarks.chains $(ARGUMENTS)
 
 bench-web: .venv/development ## the HTTP API beside a million finished jobs; writes benchmarks/results/web.json
 	$(bin)/python -m benchmarks.web $(ARGUMENTS)

@@ -59,8 +59,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def is_busy(worker: Worker) -> bool:
     """Whether it claims, runs or writes something at this moment."""
-    settler = worker.settler
-    return bool(worker.pump._in_round or len(worker.buffer) or worker.running or settler.waiting or settler.under_way)
+    return bool(worker.ledger.waiting or worker.running or not worker.outbox.is_empty)
 
 
 async def test_each_step_runs_once_and_is_handed_over(

@@ -217,7 +217,7 @@ async def test_the_worker_of_the_next_job_is_told(app: Windlass, store_url: str,
     async with other.worker(queues=["elsewhere"], poll_interval=LONG) as worker:
         warm = await following.aenqueue()
         assert await warm.aresult(20) == "followed"
-        while not worker.pump.idle:  # noqa: ASYNC110 - nobody tells of it
+        while not worker.pump.turn.idle:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.05)
         job = await task.aenqueue()
         (attempt,) = await app.aclaim(1)

@@ -104,7 +104,7 @@ def test_acting(shell: Shell, app: Windlass) -> None:
     ids = [str(job.id) for job in jobs]
     assert shell.text("jobs", "run-now", ids[0]) == f"{ids[0]} is due: pending\n"
     assert [job["state"] for job in shell.data("jobs", "cancel", ids[1], ids[2])] == ["cancelled", "cancelled"]
-    assert shell.text("jobs", "retry", ids[1]) == f"{ids[1]} is brought back: pending\n"
+    assert shell.text("jobs", "retry", ids[1]) == f"{ids[1]} is retried: pending\n"
     assert shell.text("jobs", "delete", ids[2]) == f"{ids[2]} is deleted\n"
     assert app.get(ids[2]) is None
 
@@ -140,7 +140,7 @@ def test_acting_on_several_of_which_one_cannot_be(shell: Shell, app: Windlass) -
 def test_enqueueing(shell: Shell, app: Windlass) -> None:
     done = shell.data("enqueue", shell.url, "task", '{"n": 1}', "--queue", "q", "--unique", "key")
     assert (done["type"], done["queue"], done["created"]) == ("task", "q", True)
-    assert "was there already" in shell.text("enqueue", shell.url, "task", "{}", "--unique", "key")
+    assert "existed already" in shell.text("enqueue", shell.url, "task", "{}", "--unique", "key")
     assert app.require(done["id"]).input == {"n": 1}
     assert "0/?" in shell.text("jobs", "list")  # how often it is tried, its worker will know
     app.task("task", max_attempts=None)(lambda n=0: None).enqueue()

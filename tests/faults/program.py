@@ -19,8 +19,9 @@ import msgspec
 
 from windlass import Attempt, Windlass
 from windlass.stores.store import Refusal
-from windlass.worker.settler import Ended
+from windlass.worker.outbox import NextJob
 from windlass.worker.worker import Worker
+from windlass.worker.writer import Ended
 
 from .history import Event, History
 
@@ -96,7 +97,11 @@ def hoard() -> None:
 class Told(Worker):
     """Notes what it is told of its settlements, before anything else comes of it."""
 
-    def _settled(self, batch: list[Ended], refusals: list[Refusal], followed: bool) -> None:
+    async def _open(self) -> None:
+        await super()._open()
+        self.outbox.written = self._note_written
+
+    def _note_written(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
         refused = {(refusal.id, refusal.token) for refusal in refusals}
         history.note(
             *(
@@ -110,7 +115,7 @@ class Told(Worker):
                 for attempt, settlement in batch
             )
         )
-        super()._settled(batch, refusals, followed)
+        self.attempts.written(batch, refusals, next_job)
 
 
 def serve() -> None:

@@ -13,7 +13,7 @@ from windlass import Windlass
 async def test_a_job_that_is_locked_for_a_moment_is_run(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.worker.pump.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.worker.turn.LOCKED_SECONDS", 60.0)
     app = Windlass(fresh_postgres_url)
 
     @app.task

@@ -218,7 +218,7 @@ async def test_it_can_be_mounted_under_a_path(app: Windlass, web: Starlette, cli
     assert "href='/queue/style.css'" in (await http.get("/queue/")).text
     assert (await http.get("/queue/openapi.json")).json()["servers"] == [{"url": "/queue"}]
     outside = client(None, to=Starlette(routes=[Mount("/queue", web)]))
-    assert (await outside.post("/queue/v1/triggers/deploy")).json()["detail"].startswith("no trigger")
+    assert (await outside.post("/queue/v1/triggers/deploy")).json()["detail"].startswith("the name of the trigger")
 
 
 HOSTILE = [

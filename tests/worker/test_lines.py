@@ -65,7 +65,9 @@ async def test_w1_k6_a_half_open_listener_is_found_and_one_poll_follows(fresh_po
 
     async with app.worker(poll_interval="10m") as worker:
         for round in range(3):
-            await until(lambda: any(listens(line) and not line.silent for line in proxy.lines) and worker.pump.idle)
+            await until(
+                lambda: any(listens(line) and not line.silent for line in proxy.lines) and worker.pump.turn.idle
+            )
             await asyncio.sleep(1.5)  # a probe that is answered changes nothing
             await until(lambda: proxy.silence(listens) == 1)
             job = await outside.aenqueue("go_on", {"n": round})  # nobody hints at it: the poll alone can find it
@@ -86,7 +88,7 @@ async def test_k6_a_half_open_sender_is_found_and_its_hint_sent_again(fresh_post
 
     async with app.worker(poll_interval="10m") as worker:
         for round in range(4):
-            await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+            await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
             await sender.aenqueue("go_on", {"n": round})
             await until(lambda: worker.completed == round + 1)  # noqa: B023
             await until(lambda: proxy.silence(notifies) == 1)
@@ -174,7 +176,7 @@ async def test_k5_a_listener_that_is_terminated_twenty_times_comes_back(fresh_po
         terminating = asyncio.create_task(terminate_often())
         await load.send(terminating.done)
         await load.check()
-        await until(lambda: worker.pump.idle)
+        await until(lambda: worker.pump.turn.idle)
         await asyncio.sleep(2.0)
         began = time.monotonic()
         await load.sent_by.aenqueue("work")

@@ -94,7 +94,7 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
         return n
 
     async with app.worker(concurrency=5, poll_interval="10m") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         await asyncio.sleep(1.0)
         await enqueue_elsewhere(url, 1)
         await until(lambda: worker.completed == 1, 40)

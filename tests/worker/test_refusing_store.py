@@ -181,7 +181,7 @@ async def test_one_that_comes_alone_and_is_never_taken_holds_up_no_other(fresh_p
             "CREATE TRIGGER broken BEFORE DELETE ON windlass_jobs FOR EACH ROW EXECUTE FUNCTION broken()"
         )
         async with app.worker(concurrency=5) as worker:
-            await until(lambda: hasattr(worker, "settler") and worker.settler.under_way)
+            await until(lambda: hasattr(worker, "outbox") and worker.outbox.under_way)
             jobs = await app.aenqueue_many([work.call(n) for n in range(20)])
             assert await app.aresults(jobs, timeout=60) == list(range(20))
             connection.execute("DROP TRIGGER broken ON windlass_jobs")

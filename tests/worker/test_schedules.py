@@ -65,7 +65,7 @@ async def test_a_tick_is_fired_within_a_second_of_its_time(new_app: Callable[[],
 async def test_a_schedule_made_elsewhere_at_run_time_is_fired_in_time(new_app: Callable[[], Windlass]) -> None:
     app, elsewhere = new_app(), new_app()
     async with app.worker(poll_interval="60s") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         await asyncio.sleep(0.3)
         await elsewhere.aschedule("@every 3s", elsewhere.call("note"))
         await until(lambda: app.list(state="completed"))

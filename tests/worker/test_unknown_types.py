@@ -68,8 +68,8 @@ async def rests(worker: Any, queue: str = "default") -> None:
     """Until the worker leaves the queue alone."""
 
     def leaves_it_alone() -> bool:
-        pump = getattr(worker, "pump", None)  # it has one when it has started
-        return pump is not None and queue in pump.served and pump.served[queue].resting
+        claimer = getattr(worker, "claimer", None)  # it has one when it has started
+        return claimer is not None and queue in claimer.cursors and claimer.cursors[queue].stuck
 
     await until(leaves_it_alone)
 

@@ -23,7 +23,7 @@ async def test_an_idle_worker_is_woken_by_an_enqueue(app: Windlass) -> None:
         ran.append(True)
 
     async with app.worker(poll_interval="30s") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         await asyncio.sleep(0.5)
         await now.aenqueue()
         await until(lambda: ran)
@@ -128,7 +128,7 @@ async def test_w4_hints_arrive_with_the_longest_names(fresh_postgres_url: str, b
     channel = channel_name(LONGEST, LONGEST)
     assert len(channel.encode()) <= 63
     async with app.worker(queues=[queue], poll_interval="10m") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         await asyncio.sleep(0.5)
         with psycopg.connect(fresh_postgres_url, autocommit=True) as listener:
             listener.execute(f'LISTEN "{channel}"')

@@ -1,4 +1,4 @@
-"""From `jobs:app` to the app."""
+"""Find the app that `jobs:app` names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..app import Windlass
 
 
 def find_app(target: str | None, url: str | None) -> Windlass:
-    """The app that `jobs:app` names; or, where no handler is needed, one for the URL alone."""
+    """Return the app that `jobs:app` names. Without a name, make one for the URL: it has no handlers."""
     if target is None:
         return Windlass(url)
     module_name, _, name = target.partition(":")
@@ -21,5 +21,5 @@ def find_app(target: str | None, url: str | None) -> Windlass:
     except (ImportError, AttributeError, ValueError) as error:
         raise click.UsageError(f"{target}: {error}") from error
     if not isinstance(found, Windlass):
-        raise click.UsageError(f"{target} is {type(found).__name__}, not a Windlass app")
+        raise click.UsageError(f"{target} is {type(found).__name__}, not a Windlass app; give module:name of the app")
     return found

@@ -35,6 +35,7 @@ from ..outcome import (
 )
 from ..policy import DEFAULT
 from ..task import Task
+from .deadline import Deadline
 from .processes import ChildProcesses
 from .refused_blocks import RefusedBlocks
 from .threads import Threads
@@ -160,8 +161,6 @@ class Executor:
                 return give_back(job, attempt.token)
             case Stop.CANCEL if not isinstance(result, str):
                 result = Cancel(attempt.why or "cancelled while it ran")
-            case Stop.TIMEOUT if attempt.begin is not None:
-                return give_back(job, attempt.token)  # the store did not answer: its handler was not called
             case Stop.TIMEOUT if not isinstance(result, str):
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
@@ -224,11 +223,8 @@ def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
 
 
 async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:
-    handle = asyncio.get_running_loop().call_later(seconds, attempt.interrupt, Stop.TIMEOUT)
-    try:
+    with Deadline(attempt, seconds):
         return await call
-    finally:
-        handle.cancel()
 
 
 def _around(middleware: Callable[..., Any], call: Handler) -> Handler:

@@ -76,7 +76,7 @@ def test_002_5_the_job_of_a_killed_worker_is_pending_again_after_five_minutes(
     assert replicas.app.rescue() == 1
     rescued = job.refresh()
     assert (rescued.state, rescued.attempt) == ("pending", 1)
-    assert "was not heard of" in str(rescued.error)
+    assert "did not renew the lease" in str(rescued.error)
     replicas.pass_time(seconds=12)
     assert replicas.work() == 1
     assert job.result(5).startswith("About 'hello'")

@@ -230,5 +230,5 @@ async def test_002_6_an_agent_that_nobody_knows_is_a_failure_at_once(replicas: R
     await work(replicas)
     (failed,) = (await http.get("/v1/jobs?status=failed&limit=20")).json()["jobs"]
     assert (failed["type"], failed["attempt"]) == ("dispatch-execute", 1)
-    assert failed["error"] == "Fail: there is no remote agent atlantis"
+    assert failed["error"] == "Fail: there is no remote agent atlantis; add it to AGENTS_REMOTES"
     assert len(await replicas.app.alist(type="dispatch-reply")) == 0

@@ -44,7 +44,7 @@ def test_001_8_a_failure_is_kept() -> None:
     """001.8: the error, the count, the time of the next attempt."""
 
 
-@scenario(f"{FEATURES}/failing.feature", "Nobody knows the type")
+@scenario(f"{FEATURES}/failing.feature", "The type is unknown")
 def test_001_8_an_unknown_type_fails() -> None:
     """001.8: and stays."""
 

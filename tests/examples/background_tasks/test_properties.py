@@ -58,8 +58,8 @@ def test_001_6_the_properties_of_the_design_in_a_file(tmp_path: Path) -> None:
             "batch-size is '3' by TASKS_BATCH_SIZE and '4' by MEMORY_SERVICE_TASKS_BATCH_SIZE",
         ),
         ({}, "tasks.batch-size = 3\nmemory-service.tasks.batch-size = 4", "3 by tasks.batch-size and 4 by memory-serv"),
-        ({}, "memory-service = 3", "[memory-service.tasks] is a table"),
-        ({}, "memory-service.tasks = 3", "[memory-service.tasks] is a table"),
+        ({}, "memory-service = 3", "memory-service.tasks is no table"),
+        ({}, "memory-service.tasks = 3", "memory-service.tasks is no table"),
     ],
 )
 def test_001_6_properties_that_make_no_sense_are_refused(

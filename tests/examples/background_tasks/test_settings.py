@@ -73,7 +73,7 @@ def test_001_6_what_makes_no_sense_is_refused(environment: dict[str, str], messa
         ("[tasks]\nbatch-size = true", "batch-size is a whole number, not True"),
         ("[tasks]\nretry-delay = []", "retry-delay: []: not a duration"),
         ("[tasks]\nretries = 3", "unknown: retries"),
-        ("tasks = 3", "[tasks] is a table"),
+        ("tasks = 3", "tasks is no table"),
         ("[tasks", "settings.toml: "),
     ],
 )

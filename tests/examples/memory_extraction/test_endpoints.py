@@ -86,8 +86,8 @@ JUNK: dict[str, tuple[list[Answer], str]] = {
     "NUL": ([chat('{"memories": [{"kind": "fact", "text": "a\\u0000b"}]}')], "cannot be used"),
     "no text": ([chat('{"memories": [{"kind": "fact"}]}')], "cannot be used.*text"),
     "who are you": ([(401, {}, "wrong key")], "answered 401.*wrong key"),
-    "too few vectors": ([chat(FOUND), (200, {}, '{"data": []}')], "not 2 vectors of 8 numbers"),
-    "zeros": ([chat(FOUND), (200, {}, json.dumps(VECTORS))], "points nowhere"),
+    "too few vectors": ([chat(FOUND), (200, {}, '{"data": []}')], "not return 2 vectors of 8 numbers"),
+    "zeros": ([chat(FOUND), (200, {}, json.dumps(VECTORS))], "no direction"),
 }
 
 

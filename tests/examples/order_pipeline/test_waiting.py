@@ -290,7 +290,7 @@ async def test_004_2_a_kill_9_between_ledger_and_completion_leaves_the_ledger_ex
     ("settings", "reason"),
     [
         ({"approval_from_cents": 0}, "approval_from_cents is 1"),
-        ({"payment_tries": 0}, "nobody could ever pay"),
+        ({"payment_tries": 0}, "no order could be paid"),
         ({"payment_pause_seconds": -1}, "payment_pause_seconds is 0"),
         ({"stock_pause_seconds": float("nan")}, "stock_pause_seconds is 0"),
     ],
