@@ -149,15 +149,16 @@ def transaction(operation: Operation[T]) -> Operation[T]:
         raise
 
 
-def persistent(make: Callable[[], Operation[T]]) -> Operation[T]:
-    """Run the operation in a transaction, and again from the start after a `Transient` error."""
-    for attempt in range(1, TRIES + 1):
+def persistent(make: Callable[[], Operation[T]], rounds: int = 1) -> Operation[T]:
+    """Run the operation in a transaction, and again from the start after a `Transient` error. The pauses double in each
+    round. `Unwilling` after the last round."""
+    for number in range(1, rounds * TRIES + 1):
         try:
             return (yield from transaction(make()))
-        except Transient:
-            if attempt == TRIES:
-                raise
-            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2**attempt)
+        except Transient as error:
+            if number == rounds * TRIES:
+                raise Unwilling(f"other transactions are in the way, also after {number} tries: {error}") from error
+            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2 ** (number % TRIES or 1))
     raise AssertionError("unreachable")
 
 

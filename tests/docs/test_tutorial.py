@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.face.program import SOURCES
+from tests.api.program import SOURCES
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 PRINTED_URL = "postgresql://postgres@localhost/shop"

@@ -29,6 +29,7 @@ app = Windlass()
 if "HISTORY" in os.environ:  # as `windlass worker` imports it
     history = History(Path(os.environ["HISTORY"]))
 
+HELD_LEASE_SECONDS = 4.0
 POISONS = ("exit", "signal", "recursion", "memory", "abort")
 
 
@@ -52,12 +53,13 @@ async def fragile(attempt: Attempt, seconds: float) -> str:
     return "done"
 
 
-@app.task(lease="8s", backoff="20ms")
+@app.task(lease=HELD_LEASE_SECONDS, backoff="20ms")
 async def holds_the_interpreter(attempt: Attempt) -> str:
     """For three leases; nothing else of this process runs meanwhile, as in a regular expression that goes astray."""
     note("started", attempt)
     await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
-    ctypes.PyDLL(None).usleep(24_500_000)  # it does not let go of the interpreter's lock
+    microseconds = int((3 * HELD_LEASE_SECONDS + 0.5) * 1_000_000)
+    ctypes.PyDLL(None).usleep(microseconds)  # it does not let go of the interpreter's lock
     note("ended", attempt)
     return "done"
 

@@ -142,7 +142,7 @@ ENDS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("number", range(len(ENDS)))
-def test_nobody_else_ends_a_block(app: Windlass, number: int) -> None:
+def test_only_the_block_itself_ends_it(app: Windlass, number: int) -> None:
     raised: list[BaseException] = []
 
     @app.task(max_attempts=1)

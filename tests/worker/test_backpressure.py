@@ -54,13 +54,13 @@ async def slowed(app: Windlass, worker: Worker, seconds: float) -> Slow:
     return slow
 
 
-async def test_a_slow_store_bounds_what_waits_and_what_is_claimed(app: Windlass) -> None:
+async def test_a_slow_store_bounds_waiting_outcomes_and_claims(app: Windlass) -> None:
     @app.task
     async def quick(n: int) -> None: ...
 
     most_claimed = 0
     async with app.worker(concurrency=SLOTS) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(8000)])
         while worker.completed < 8000:
             most_claimed = max(most_claimed, (await app.acounts()).running)
@@ -94,7 +94,7 @@ async def test_large_results_are_bounded_by_their_bytes(app: Windlass) -> None:
         return "x" * 500_000
 
     async with app.worker(concurrency=10) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([large.call() for _ in range(100)])
         await until(lambda: worker.completed == 100, 60)
     assert slow.most_bytes > MOST_BYTES, "it was never held up: this shows nothing"
@@ -106,7 +106,7 @@ async def test_when_the_store_is_quick_again_the_worker_does_not_wait_for_its_po
     async def quick(n: int) -> None: ...
 
     async with app.worker(concurrency=SLOTS, poll_interval="60s") as worker:
-        slow = await slowed(app, worker, 1.0)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(6000)])
         await until(lambda: worker.ledger.is_full, 45)
         slow.seconds = 0.0
@@ -119,7 +119,7 @@ async def test_a_worker_that_is_held_up_stops_in_order(app: Windlass) -> None:
 
     worker = app.worker(concurrency=SLOTS, grace="60s")
     running = asyncio.create_task(worker.run())
-    await slowed(app, worker, 0.5)
+    await slowed(app, worker, 0.3)
     await app.aenqueue_many([quick.call(n) for n in range(6000)])
     await until(lambda: worker.ledger.is_full, 45)
     worker.stop()
@@ -152,7 +152,7 @@ async def test_what_lies_ready_is_given_back_where_jobs_turn_out_to_be_long(app:
     assert sorted(ran) == list(range(60))
 
 
-async def test_what_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is made, and what the job waited for cannot be read: the queue's limit is not used up by that."""
 
     @app.task(queue="narrow")

@@ -89,7 +89,7 @@ async def test_blocked_jobs_expire_too(app: Windlass) -> None:
     assert {str((await job.arefresh()).error).split(":")[0] for job in jobs} == {"Expired"}
 
 
-def test_t4_a_moment_that_no_calendar_has_stops_nobody(fresh_postgres_url: str) -> None:
+def test_a_moment_beyond_the_calendar_stops_no_worker(fresh_postgres_url: str) -> None:
     with closing(Windlass(fresh_postgres_url)) as app:
         jobs = [app.enqueue("some", {}) for _ in range(3)]
         for job, moment in zip(jobs, ("-infinity", "0044-03-15 BC", "infinity"), strict=True):

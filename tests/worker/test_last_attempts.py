@@ -130,7 +130,7 @@ async def test_a_claim_that_is_cut_short_by_the_end_of_the_worker_gives_its_jobs
 
     jobs = await app.aenqueue_many([once.call(n) for n in range(3)])
     monkeypatch.setattr(app, "arun_for_worker", slowly)
-    worker = app.worker(concurrency=5, grace="5s")
+    worker = app.worker(concurrency=5, grace="1s")
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(claiming.wait(), 20)
     worker.stop()

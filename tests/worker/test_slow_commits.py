@@ -237,7 +237,7 @@ def test_what_waits_for_it_waits_and_nothing_else_does(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("option", ["order_key", "after"])
-def test_many_that_wait_for_it_are_in_nobodys_way(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_wait_for_it_hold_up_no_other(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one look of an admission lists."""
     monkeypatch.setattr("windlass.enqueue.ADMITTED_AT_ONCE", 5)
     first = running(app, order_key="k")
@@ -275,7 +275,7 @@ def test_an_admission_that_takes_nothing_says_so(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("kind", ["order_key", "after"])
-async def test_a_worker_goes_on_meanwhile_and_soon_takes_what_waited(app: Windlass, kind: str) -> None:
+async def test_a_worker_continues_meanwhile_and_soon_takes_the_jobs_that_waited(app: Windlass, kind: str) -> None:
     """No poll, and no hint for that queue: it looks again by itself."""
     ran: list[str] = []
 
@@ -297,8 +297,9 @@ async def test_a_worker_goes_on_meanwhile_and_soon_takes_what_waited(app: Windla
             await until(lambda: "next" in ran, SOON)
 
 
-async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> None:
+async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs that a third waits for: one ends in the slow transaction, the other in a worker."""
+    monkeypatch.setattr("windlass.stores.mongodb.connections.PATIENCE", 1)  # rounds of two seconds each
 
     @app.task(queue="apart")
     async def by_hand() -> None: ...

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 import click
 
 from ..app import Windlass
+from ..stores.sqlite.connections import SqliteConnections
+
+
+def find_existing(target: str | None, url: str | None) -> Windlass:
+    """`find_app`, for a command that creates no database."""
+    if target is None and not url and not Path("windlass.db").exists():
+        raise click.UsageError("no app and no store is given: give jobs:app, --url or $WINDLASS_URL")
+    app = find_app(target, url)
+    connections = app.store.connections
+    if isinstance(connections, SqliteConnections) and not connections.in_memory and not Path(connections.path).exists():
+        raise click.UsageError(
+            f"there is no file {connections.path}: no job was enqueued in it yet, or the path is wrong"
+        )
+    return app
 
 
 def find_app(target: str | None, url: str | None) -> Windlass:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from rich.console import Console
+from rich.table import Column
 
 from .. import codec, insight
 from ..app import Windlass
@@ -18,7 +19,7 @@ from ..errors import Conflict, InvalidInput, JobNotFound, UnknownTask
 from ..job import Job
 from ..lifecycle import STATES
 from ..logs import one_line
-from .apps import find_app
+from .apps import find_app, find_existing
 from .status import as_json, print_json, print_table, target, url
 
 
@@ -40,7 +41,7 @@ def jobs() -> None:
 @as_json
 def list_(target: str | None, url: str | None, as_json: bool, type_: str | None, **filter: Any) -> None:
     """List a page of jobs, newest first."""
-    app = find_app(target, url)
+    app = find_existing(target, url)
     page = app.list(type=type_, **filter)
     app.close()
     if as_json:
@@ -50,7 +51,16 @@ def list_(target: str | None, url: str | None, as_json: bool, type_: str | None,
         [job.id, job.type, job.queue, job.state, _attempts(job), job.run_at.isoformat(" ", "seconds"), job.error]
         for job in page
     ]
-    print_table(["id", "type", "queue", "state", "attempt", "due", "error"], rows, "there are no such jobs")
+    columns: list[str | Column] = [
+        Column("id", no_wrap=True, min_width=36),
+        "type",
+        "queue",
+        "state",
+        "attempt",
+        "due",
+        "error",
+    ]
+    print_table(columns, rows, "there are no such jobs", piped_width=200)
     if page.next_cursor:
         click.echo(f"more: --cursor {page.next_cursor}")
 
@@ -68,7 +78,7 @@ def _attempts(job: Job) -> str:
 @as_json
 def show(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Show all details of one job."""
-    app = find_app(target, url)
+    app = find_existing(target, url)
     facts = insight.job_details(app.require(id))
     why = app.explain(id)
     app.close()
@@ -94,7 +104,7 @@ def _text(value: object) -> str:
 @as_json
 def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None:
     """Explain why a job is not running."""
-    app = find_app(target, url)
+    app = find_existing(target, url)
     why = app.explain(id)
     app.close()
     if as_json:
@@ -112,8 +122,11 @@ def _add_action(
     @url
     @as_json
     def command(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool, **flags: bool) -> None:
+        for id in ids:
+            if ":" in id:
+                raise click.UsageError(f"{id} is not an id. To name the app: --app {id}")
         checked = [str(check_id(id)) for id in ids]  # a wrong id is an error before any job is changed
-        app = find_app(target, url)
+        app = find_existing(target, url)
         results: list[Any] = []
         try:
             for id in checked:

@@ -16,7 +16,7 @@ from .. import insight
 from ..app import Windlass
 from ..lifecycle import STATES
 from ..logs import one_line
-from .apps import find_app
+from .apps import find_existing
 
 T = TypeVar("T")
 
@@ -29,15 +29,21 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]], nothing: str) -> None:
-    """Print a table. Cells are plain text: markup and control characters in names and errors have no effect."""
+def print_table(
+    columns: Sequence[str | Column], rows: Iterable[Sequence[object]], nothing: str, *, piped_width: int = 0
+) -> None:
+    """Print a table, at least `piped_width` wide if it is not printed on a terminal. Cells are plain
+    text: markup and control characters in names and errors have no effect."""
     table = Table(*columns)
     count = 0
     for row in rows:
         table.add_row(*("" if cell is None else _plain(cell) for cell in row))
         count += 1
     if count:
-        Console().print(table)
+        console = Console()
+        if not console.is_terminal:
+            console.width = max(console.width, piped_width)
+        console.print(table)
     else:
         click.echo(nothing)
 
@@ -47,7 +53,7 @@ def _plain(cell: object) -> Text:
 
 
 def read(target: str | None, url: str | None, look: Callable[[Windlass], T]) -> T:
-    app = find_app(target, url)
+    app = find_existing(target, url)
     try:
         return look(app)
     finally:

@@ -31,6 +31,7 @@ class Claimer:
         self.all_queues = queues is None
         self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
         self.unanswered: list[Unanswered] = []
+        self._told_stuck: set[str] = set()
 
     def serves(self, queue: str) -> bool:
         return self.all_queues or queue in self.cursors
@@ -181,4 +182,10 @@ class Claimer:
         for queue in queues:
             cursor = self.cursor(queue)
             cursor.stuck = queue in stuck and not cursor.hinted  # by a hint that came meanwhile
+            if cursor.stuck and queue not in self._told_stuck:
+                self._told_stuck.add(queue)
+                log.warning(
+                    "jobs are due in the queue %r, and this worker can run none of them: it has no tasks of their "
+                    "names, or the queue is paused (app.explain(id) says which)", queue, extra={"worker": self.name},
+                )  # fmt: skip
         return bool(stuck)

@@ -17,6 +17,7 @@ from typing import Any
 from ..app import Windlass
 from ..attempt import Attempt, Stop, current
 from ..block import BlockConflict, BlockRefused
+from ..call import Call
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
@@ -196,6 +197,8 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     """What was returned, as it is stored. Of one that has settled its job itself nothing more is expected."""
     if type(value) is Continue:
         return attempt.completion(value)
+    if isinstance(value, Call):
+        raise TypeError(f"{task.name} returned a call. To continue the chain with it, return Continue(…)")
     if value is None and attempt.recorded is not None:
         return "null"
     return task.signature.encode_result(value)

@@ -111,7 +111,9 @@ def log_outcome(job: Job, settlement: Settlement) -> None:
         case lifecycle.CANCELLED:
             log.info("job %s (%s) was cancelled: %s", job.id, job.type, error, extra=fields)
         case lifecycle.PENDING:
-            again = "job %s (%s) failed in attempt %d and is tried again: %s"
-            log.warning(again, job.id, job.type, job.attempt, error, extra=fields)
+            again = "job %s (%s) failed in attempt %d and is tried again in %.3g s: %s"
+            delay = settlement.delay_seconds or 0.0
+            log.warning(again, job.id, job.type, job.attempt, delay, error, extra=fields)
         case _:
-            log.error("job %s (%s) has failed, in attempt %d: %s", job.id, job.type, job.attempt, error, extra=fields)
+            failed = "job %s (%s) has failed, in attempt %d: %s (its traceback: windlass jobs show %s)"
+            log.error(failed, job.id, job.type, job.attempt, error, job.id, extra=fields)

@@ -27,7 +27,7 @@ async def until_end(worker: Worker) -> None:
     if not worker.until_idle and worker.max_jobs is None:
         await stopped.wait()
         return
-    all_expired = False
+    cleaned_up = False
     while not stopped.is_set():
         busy = len(worker.buffer) or worker.running or not worker.outbox.is_empty
         if not busy and worker.ledger.reached_max_jobs:
@@ -35,10 +35,11 @@ async def until_end(worker: Worker) -> None:
         if not busy and worker.until_idle and pump.nothing_left:
             if not pump.turn.all_slots_were_free:
                 worker.bell.ring(Reason.LOOK)  # a job for which no slot was free may still be there
-            elif not all_expired:
+            elif not cleaned_up:
                 with contextlib.suppress(WindlassError):  # then the next worker does it
+                    await worker.upkeep.rescue()
                     await worker.upkeep.expire()
-                all_expired = True
+                cleaned_up = True
                 continue
             elif not pump.seems_locked:
                 return

@@ -85,7 +85,8 @@ class Worker:
 
     async def run(self) -> int:
         """Work until stopped (or idle, or `max_jobs` were run): how many jobs were run."""
-        await self._open()
+        if not await self._opened():
+            return 0
         self.slots.start()
         helpers = [
             asyncio.create_task(keep_on(work, is_over), name=f"windlass {name}")
@@ -113,6 +114,18 @@ class Worker:
         enough = self.ledger.reached_max_jobs
         if self.report is not None and self.until_idle and not enough and not self.stopping.asked.is_set():
             self.report(done=True)
+
+    async def _opened(self) -> bool:
+        """False if the worker is stopped before its store has answered."""
+        opening, stopped = asyncio.create_task(self._open()), asyncio.create_task(self.stopping.asked.wait())
+        await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not opening.done():
+            opening.cancel()
+            await asyncio.wait([opening], timeout=1.0)
+            return False
+        await opening
+        return True
 
     async def _open(self) -> None:
         refuse_in_child()
@@ -191,6 +204,7 @@ class Worker:
 
     def _rescued(self, settlements: list[Settlement]) -> None:
         self.events.rescued(settlements)
+        self.bell.ring(Reason.ENDED)
         self.bell.ring(Reason.LOOK)
 
     def describe(self) -> WorkerInfo:

@@ -75,7 +75,7 @@ async def test_other_dimensions_than_those_of_the_memories_are_refused(store_url
                 pass
 
 
-def test_memories_in_a_file_wait_for_whoever_writes_to_it(fresh_sqlite_url: str) -> None:
+def test_memories_in_a_file_wait_for_another_writer(fresh_sqlite_url: str) -> None:
     """Longer than the five seconds that Python's driver would."""
     with closing(SqliteMemories(fresh_sqlite_url, 16).connect()) as connection:
         assert connection.execute("PRAGMA busy_timeout").fetchall() == [(30_000,)]

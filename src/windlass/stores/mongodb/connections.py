@@ -229,12 +229,7 @@ def raise_translated(error: Exception, place: str, session: Any, joined: bool) -
 
 def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
     """In a transaction, MongoDB does not wait for a document that another one holds: it refuses. So we wait."""
-    for _ in range(PATIENCE - 1):
-        try:
-            return (yield from persistent(make))
-        except Transient:
-            pass
-    return (yield from persistent(make))
+    return (yield from persistent(make, PATIENCE))
 
 
 class MongoConnections:
