@@ -13,7 +13,7 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-servers example test test-quick check soak format bench bench-chains bench-web bench-peers bench-own lock clean
+.PHONY: help demo demo-servers example test test-quick check walk soak format bench bench-chains bench-web bench-peers bench-own lock clean
 
 help: ## print what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ check: .venv/development ## format, lint, types, layers, length of files, tests
 	@find src examples -type f \( -name '*.py' -o -name '*.sql' \) -exec wc -l {} \; \
 		| awk '$$1 > 400 { print $$2 ": " $$1 " lines, more than 400"; long = 1 } END { exit long }'
 	@$(MAKE) --no-print-directory test
+
+walk: .venv/development ## the files that one job passes through; writes them into docs/architecture.md
+	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m tests.walk
 
 soak: .venv/development ## faults of all kinds for a long time: make soak ARGUMENTS="--store postgres --minutes 20"
 	$(bin)/python -m tests.faults.soak $(ARGUMENTS)

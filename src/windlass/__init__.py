@@ -10,6 +10,7 @@ from .attempt import Attempt, current_attempt
 from .backoff import Exponential, Fixed, Polynomial
 from .call import Call
 from .defaults import Defaults
+from .dependents import BlockerInfo, ChainInfo, ChainPage
 from .errors import (
     Conflict,
     InvalidInput,
@@ -24,10 +25,9 @@ from .errors import (
     UnknownTask,
     WindlassError,
 )
-from .graph import BlockerInfo, ChainInfo, ChainPage
 from .job import Job, JobError
 from .outcome import Cancel, Continue, Fail, Retry, Snooze
-from .reading import Page
+from .reads import Page
 from .schedule import Schedule
 from .task import Task
 from .tasks import Tasks
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 else:  # a type checker would take it for a module that has every name
 
     def __getattr__(name: str) -> Any:
-        """The worker is imported where it is asked for: whoever only enqueues does not wait for it."""
+        """The worker is imported at its first use: a program that only enqueues does not wait for it."""
         if name != "Worker":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .worker.worker import Worker

@@ -1,42 +1,59 @@
-"""`Windlass`: the public face. It knows the tasks, hands operations to the store, and sends hints after commits."""
+"""`Windlass`: the public face. It lists the public methods; each is a function of the engine in the module named here.
+
+A pair `name, aname = …` is one function in both ways. Its signature and its docstring are those of the function.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import builtins
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from uuid import UUID
 
-import msgspec
 from uuid_utils.compat import uuid7
 
-from . import codec
-from .awaiting import Awaiting
-from .call import check_name
-from .claiming import Claiming
+# With an underscore: the class has a method of the same name.
+from . import actions, bulk, codec, maintenance, reads
+from . import claim as _claim
+from . import dependents as _dependents
+from . import enqueue as _enqueue
+from . import explain as _explain
+from . import results as _results
+from . import schedules as _schedules
+from .call import Call
+from .declare import task_decorator
+from .decorator import Decorator
 from .defaults import Defaults, check_defaults
-from .errors import InvalidInput, SchemaMismatch
-from .explaining import Explaining
-from .graph import Graph
-from .identity import Identity
+from .duration import Duration
+from .engine import Engine, migrate
+from .errors import InvalidInput
+from .hooks import EVENTS
 from .job import Job
 from .operation import Operation
-from .policy import Policy
-from .scheduling import Scheduling
-from .sending import Sending
-from .stores.opening import open_store
-from .stores.store import Purpose
+from .outcome import Settlement
+from .plugins import check_store, find_store
+from .policy import UNSET
+from .schedule import CatchUp, Schedule
+from .stores.store import Admitted, Store
+from .stores.urls import without_password
 from .task import Task
 from .tasks import Tasks
-from .working import Working
+from .twins import adrive, drive, flow_twins, joining_twins, twins
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from .worker.worker import Worker
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+
+Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]  # by name, or each with a limit of jobs at once
 
 
-class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduling):
-    """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`."""
+class Windlass(Engine):
+    """A job queue in a database: `Windlass("sqlite:///jobs.db")`, `postgresql://…`, `mongodb://…`; or, with `store=`,
+    in a store of yours."""
 
     def __init__(
         self,
@@ -51,142 +68,258 @@ class Windlass(Working, Sending, Awaiting, Claiming, Explaining, Graph, Scheduli
         pool_size: int = 10,
         max_blockers: int = 10_000,
         defaults: Defaults | None = None,
+        store: Store | None = None,
     ) -> None:
-        self.defaults = check_defaults(defaults)
-        self.default_policy = self.defaults.policy()
-        self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
-        self.store = open_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
-        self.tasks: dict[str, Task[..., Any]] = {}
-        self.task_names: list[str] = []
-        self.policies: dict[str, Policy] = {}
+        if store is None:
+            self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
+            store = find_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
+        elif url is not None or (schema, prefix, pool_size) != ("public", "windlass_", 10):
+            raise InvalidInput("url=, schema=, prefix= and pool_size= do not go with store=: the store has its own")
+        else:
+            self.url = str(getattr(check_store(store), "url", type(store).__name__))
+        super().__init__(
+            store, check_defaults(defaults),
+            auto_migrate=auto_migrate, max_payload=max_payload, make_id=make_id, max_blockers=max_blockers,
+        )  # fmt: skip
         self.store.notify = notify
-        self.auto_migrate, self.max_payload, self.make_id = auto_migrate, max_payload, make_id
-        self.max_blockers = max_blockers
-        self.identity = Identity()
-        self.middlewares: list[Callable[..., Any]] = []
-        self.hooks: dict[str, list[Callable[[Any], Any]]] = {}
-        self._telling = {}
-        self._ready = False
-        self._migrating = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {without_password(self.url)}>"
 
     @property
     def notify(self) -> bool:
         """Whether hints are sent."""
         return self.store.notify
 
+    migrate, amigrate = flow_twins(migrate)
+
     # Tasks
 
+    @property
+    def task(self) -> Decorator:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`. `help(app.task)` names
+        all options."""
+        return task_decorator(self._declare_task)
+
     def _declare_task(self, task: Task[..., Any]) -> None:
-        self._refuse_known([task.name])
         task.bind(self, task.name)
-        self._add({task.name: task})
+        self.add_tasks({task.name: task})
 
     def include(self, tasks: Tasks, prefix: str = "") -> None:
-        """Make the tasks of a module that knows no app tasks of this one, their names after `prefix`."""
+        """Add the tasks of a module that knows no app, with `prefix` before their names."""
         if not isinstance(tasks, Tasks):
             raise InvalidInput(f"include takes the Tasks() of a module, not {tasks!r}")
         if not isinstance(prefix, str):
             raise InvalidInput(f"prefix is a string, not {prefix!r}")
         tasks.include_in(self, prefix)
 
-    def add_tasks(self, tasks: Mapping[str, Task[..., Any]]) -> None:
-        """All of a collection, or none. The app has tasks of its own; the originals are bound to it as well."""
-        self._refuse_known(tasks)
-        for name in tasks:
-            check_name("task", name)
-        self._add({name: task.copy_for(self, name) for name, task in tasks.items()})
-        for name, task in tasks.items():
-            task.bind(self, name)
+    # Enqueue
 
-    def _refuse_known(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name in self.tasks:
-                raise InvalidInput(f"there is a task {name!r} already: give this one another name, @app.task('…')")
+    def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> builtins.list[Job[R]]:
+        """Enqueue calls together, all or none; with `connection`, in your transaction."""
+        return drive(_enqueue.enqueue_many(self, calls, connection), self)
 
-    def _add(self, tasks: dict[str, Task[..., Any]]) -> None:
-        self.tasks.update(tasks)
-        # Its policy first: a claim between the two would write the default into the row, for good.
-        self.policies = self.policies | {name: task.policy for name, task in tasks.items()}
-        self.task_names = sorted(self.tasks)
+    async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> builtins.list[Job[R]]:
+        return await adrive(_enqueue.enqueue_many(self, calls, connection), self)
 
-    # Driving operations
+    def call(self, type: str, input: Mapping[str, Any] | None = None, *, strict: bool = False, **options: Any) -> Call:
+        """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""
+        return _enqueue.make_call(self, type, input, strict, options)
 
-    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
-        self.prepare()
-        return self.store.connections.run(make, self._purpose())
+    def enqueue(
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, strict: bool = False,
+        **options: Any,
+    ) -> Job:  # fmt: skip
+        """Enqueue by name, where the handler is not importable; `input` has the arguments by name. `strict`: only a
+        task of this app."""
+        return self.enqueue_many([self.call(type, input, strict=strict, **options)], connection)[0]
 
-    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
-        await self.aprepare()
-        return await self.store.connections.arun(make, self._purpose())
+    async def aenqueue(
+        self, type: str, input: Mapping[str, Any] | None = None, *, connection: Any = UNSET, strict: bool = False,
+        **options: Any,
+    ) -> Job:  # fmt: skip
+        return (await self.aenqueue_many([self.call(type, input, strict=strict, **options)], connection))[0]
 
-    def _purpose(self) -> Purpose:
-        return Purpose.CALLS if self._block(None) is None else Purpose.BLOCKS
+    admit_all, aadmit_all = flow_twins(_enqueue.admit_all)
 
-    def run_for_worker(self, make: Callable[[], Operation[T]]) -> T:
-        """`run_operation` for the parts of a worker: on connections that no handler can take."""
-        self.prepare()
-        return self.store.connections.run(make, Purpose.WORKER)
+    def _admit(self) -> Operation[Admitted]:
+        return _enqueue.admit(self)
 
-    async def arun_for_worker(self, make: Callable[[], Operation[T]]) -> T:
-        await self.aprepare()
-        return await self.store.connections.arun(make, Purpose.WORKER)
+    # Read
 
-    def prepare(self) -> None:
-        """The schema, before the first use."""
-        if self._ready:
-            return
-        with self._migrating:
-            if not self._ready:
-                if not self.store.connections.run(self.store.check_schema):
-                    self._may_migrate()
-                    self.store.connections.run(self.store.migrate)
-                self._ready = True
+    get, aget = joining_twins(reads.get)
+    require, arequire = twins(reads.require)
+    counts, acounts = twins(reads.counts)
+    blockers, ablockers = joining_twins(_dependents.blockers)
+    dependents, adependents = joining_twins(_dependents.dependents)
+    chains, achains = joining_twins(_dependents.chains)
+    explain, aexplain = twins(_explain.explain)
+    result, aresult = flow_twins(_results.result)
+    results, aresults = flow_twins(_results.results)
 
-    async def aprepare(self) -> None:
-        if not self._ready:
-            if not await self.store.connections.arun(self.store.check_schema):
-                self._may_migrate()
-                await self.store.connections.arun(self.store.migrate)
-            self._ready = True
+    # Act on one job
 
-    def _may_migrate(self) -> None:
-        if not self.auto_migrate:
-            raise SchemaMismatch(
-                "the schema is missing or too old, and auto_migrate=False says that someone else sees to it: "
-                "run app.migrate(), or windlass migrate"
-            )
+    cancel, acancel = joining_twins(actions.cancel)
+    retry, aretry = joining_twins(actions.retry)
+    run_now, arun_now = joining_twins(actions.run_now)
+    complete, acomplete = joining_twins(actions.complete)
+    fail, afail = joining_twins(actions.fail)
+    delete, adelete = joining_twins(actions.delete)
 
-    def migrate(self) -> list[str]:
-        """Create the schema or bring it up to date: the names of what was applied."""
-        names = self.store.connections.run(self.store.migrate)
-        self._ready = True
-        return names
+    # Act on many
 
-    async def amigrate(self) -> list[str]:
-        names = await self.store.connections.arun(self.store.migrate)
-        self._ready = True
-        return names
+    cancel_many, acancel_many = flow_twins(bulk.cancel_many)
+    retry_many, aretry_many = flow_twins(bulk.retry_many)
+    run_now_many, arun_now_many = flow_twins(bulk.run_now_many)
+    delete_many, adelete_many = flow_twins(bulk.delete_many)
 
-    def close(self) -> None:
-        """Let go of connections and threads. The app can be used again: it opens new ones."""
-        self._stop_telling()
-        self.store.wakeup.close()
-        self.store.connections.close()
-        self._ready = False  # what was in memory is gone
+    # Pull jobs
 
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self._stop_telling)
-        await asyncio.to_thread(self.store.wakeup.close)
-        await self.store.connections.aclose()
-        self._ready = False
+    claim, aclaim = flow_twins(_claim.claim)
 
-    def _encode_output(self, job: Job, output: Any) -> str:
-        task = self.tasks.get(job.type)
-        return codec.encode(output, self.max_payload) if task is None else task.signature.encode_output(output)
+    # Queues and maintenance
 
-    def bind(self, job: Job, *, created: bool = True) -> Job:
-        """The job with its methods."""
-        if not created:  # in one batch, the job that was created may be the same object
-            job = msgspec.structs.replace(job, created=False)
-        msgspec.structs.force_setattr(job, "_app", self)
-        return job
+    pause, apause = twins(maintenance.pause)
+    resume, aresume = twins(maintenance.resume)
+    paused, apaused = twins(maintenance.paused)
+    workers, aworkers = twins(maintenance.workers)
+    rescue, arescue = flow_twins(maintenance.rescue)
+    expire, aexpire = flow_twins(maintenance.expire)
+    prune, aprune = flow_twins(maintenance.prune)
+    vacuum, avacuum = twins(maintenance.vacuum)
+
+    def rescue_some(self, limit: int, stale_before: datetime | None = None) -> Operation[builtins.list[Settlement]]:
+        return maintenance.rescue_some(self, limit, stale_before)
+
+    # Schedules
+
+    @overload
+    def schedule(
+        self, cron: str, call: None = None, *, timezone: str = ..., catch_up: CatchUp = ..., name: str | None = ...
+    ) -> Decorator: ...
+    @overload
+    def schedule(
+        self, cron: str, call: Call | Task[[], Any], *, timezone: str = ..., catch_up: CatchUp = ...,
+        name: str | None = ...,
+    ) -> Schedule: ...  # fmt: skip
+    def schedule(
+        self, cron: str, call: Call | Task[[], Any] | None = None, *, timezone: str = "UTC", catch_up: CatchUp = "one",
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Enqueue a call at each tick of a cron line: `app.schedule("0 3 * * *", report.call(day="today"))`, or
+        `@app.schedule("@hourly")` over a task that needs no arguments.
+
+        Five fields, `@hourly`, `@daily`, …, or `@every 90s`. `catch_up` says what happens to ticks while no worker
+        runs: "skip" them, make up for them all by "one" job, or run "all". Its name is the task's unless you give one;
+        the same name given again replaces the schedule.
+        """
+        declaration = _schedules.check_declaration(cron, timezone, catch_up, name)
+
+        def declare(target: Any) -> Schedule:
+            made = declaration.make(target)
+            declaration.add(self, made)
+            if self.is_ready:
+                self.write_schedules(all=False)
+            return made
+
+        def decorate(function: Any) -> Task[..., Any]:
+            task: Task[..., Any] = function if isinstance(function, Task) else self.task(function)
+            declare(task)
+            return task
+
+        return decorate if call is None else declare(call)
+
+    def aschedule(
+        self, cron: str, call: Call | Task[[], Any], *, timezone: str = "UTC", catch_up: CatchUp = "one",
+        name: str | None = None,
+    ) -> Coroutine[Any, Any, Schedule]:  # fmt: skip
+        """`schedule`, written before it returns."""
+        declaration = _schedules.check_declaration(cron, timezone, catch_up, name)
+        made = declaration.make(call)
+
+        async def write() -> Schedule:
+            declaration.add(self, made)
+            await self.awrite_schedules(all=False)
+            return made
+
+        return write()
+
+    write_schedules, awrite_schedules = flow_twins(_schedules.write_schedules)
+    pause_schedule, apause_schedule = flow_twins(_schedules.pause_schedule)
+    resume_schedule, aresume_schedule = flow_twins(_schedules.resume_schedule)
+    delete_schedule, adelete_schedule = flow_twins(_schedules.delete_schedule)
+    schedules, aschedules = flow_twins(_schedules.schedules)
+
+    # Workers and their events
+
+    def worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> Worker:  # fmt: skip
+        """A worker for your own event loop: `async with app.worker(["mail"]): …`, or `await app.worker().run()`.
+
+        `queues`: all, those named, or `{"mail": 10}`, at most so many jobs of it at once. `grace`: how long running
+        jobs may take to end after a stop. The worker ends by itself when no job is due (`until_idle`), or after so many
+        jobs (`max_jobs`).
+        """
+        from .worker.worker import Worker
+
+        return Worker(
+            self, queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
+
+    def run_worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> int:  # fmt: skip
+        """Run a worker in an event loop of its own until a signal stops it (or it is idle): how many jobs it ran."""
+        from .worker.alone import run_alone
+
+        worker = self.worker(
+            queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
+
+        async def work() -> int:
+            try:
+                return await worker.run()
+            finally:
+                await self.store.connections.aclose_loop()
+
+        return run_alone(worker, work)
+
+    async def arun_worker(
+        self, queues: Queues | None = None, concurrency: int = 50, *, poll_interval: Duration = 5,
+        rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
+    ) -> int:  # fmt: skip
+        worker = self.worker(
+            queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
+            until_idle=until_idle, max_jobs=max_jobs,
+        )  # fmt: skip
+        return await worker.run()
+
+    def middleware(self, function: F) -> F:
+        """Put `async def around(attempt, call_next)` around each attempt; `await call_next()` runs the handler."""
+        self.middlewares.append(function)
+        return function
+
+    def on(self, event: str) -> Callable[[F], F]:
+        """Call a function after each event of a kind: `@app.on("failed")`. A worker calls it for the jobs that it runs
+        (started, completed, failed, cancelled, retried, snoozed) or cleans up (rescued, expired); an app calls it for
+        the jobs that it has enqueued, after the commit (enqueued)."""
+        if event not in EVENTS:
+            raise InvalidInput(f"there is no event {event!r}; there are: {', '.join(EVENTS)}")
+
+        def register(function: F) -> F:
+            self.hooks.setdefault(event, []).append(function)
+            return function
+
+        return register
+
+    def tell_enqueued(self, jobs: Sequence[Job], connection: Any = None) -> None:
+        """Call the hooks for "enqueued" once these jobs are committed."""
+        self.enqueued_hooks.tell(jobs, connection)
+
+    # Last: from here on, `list` means this method.
+    list, alist = joining_twins(reads.list_)

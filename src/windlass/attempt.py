@@ -1,4 +1,4 @@
-"""An attempt: one run of a job by whoever claimed it, until the lease ends or the outcome is settled."""
+"""An attempt: one run of a job by its claimer, until the lease ends or the outcome is settled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import time
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
 
-from . import codec
 from .block import Block, settle_or_raise
 from .duration import Duration
 from .errors import Conflict, LeaseLost, WindlassError
@@ -23,20 +22,21 @@ from .operation import Operation, Sleep
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
 from .policy import DEFAULT, UNSET, check_connection
 from .stores.store import Blocker, Lease, Note
-from .twins import twins
+from .twins import Flow, flow_twins, transact, twins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Future
 
-    from .app import T, Windlass
+    from .app import Windlass
     from .worker.deadline import Deadline
     from .worker.ledger import Place
 
+T = TypeVar("T")
 
 LOG_LINES = 100  # of an attempt that are kept
 LINE_LIMIT = 1000
-RENEW_SECONDS, RENEW_PAUSE = 5.0, 0.05  # for which a lease is tried whose row is locked, and between tries
+RENEW_SECONDS, RENEW_PAUSE = 5.0, 0.05  # how long a renewal tries a locked row, and the pause between tries
 
 
 class Stop(Enum):
@@ -80,20 +80,20 @@ class Attempt:
         self.app, self.job, self.token = app, job, token
         self.cancel_requested = job.cancel_requested
         self.settled = False
-        self.ended = False  # its handler has, and the worker settles it
+        self.ended = False  # its handler has ended, and the worker settles it
         self.stop: Stop | None = None
         self.why: str | None = None
         self.task: asyncio.Task[Any] | None = None
         self.interrupter: Callable[[], None] | None = None
-        self.begin: Callable[[], Awaitable[None]] | None = None  # to be awaited before its handler is called
+        self.begin: Callable[[], Awaitable[None]] | None = None  # the worker awaits it before it calls the handler
         self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
         self.deadline: Deadline | None = None  # while its handler runs, if its task has a timeout
-        self.noted = False  # something was said that is not written yet
+        self.noted = False  # there is progress, or a log line, that is not written yet
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
-        self.renewal: Future[None] | None = None  # of its lease, while one is under way
+        self.renewal: Future[None] | None = None  # the renewal of its lease that is under way
         self.place: Place | None = None  # in the ledger of the worker that runs it
         self.next_place: Place | None = None  # for the next job of its chain
         self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
@@ -113,7 +113,7 @@ class Attempt:
 
     @property
     def blockers(self) -> list[Any]:
-        """What the chains that it waited for returned, as plain JSON values, in the order of `after=`."""
+        """The outputs of the chains that it waited for, as plain JSON values, in the order of `after=`."""
         return [None if one.output is None else msgspec.json.decode(one.output) for one in self.waited_for]
 
     def had(self, blockers: Sequence[Blocker]) -> None:
@@ -130,7 +130,7 @@ class Attempt:
     def __repr__(self) -> str:
         return f"<Attempt {self.number} of {self.job!r}>"
 
-    # What a handler says while it runs: buffered, written by the worker about once a second, and with the outcome
+    # Progress and log: buffered. The worker writes them about once a second, and with the outcome
 
     def progress(self, fraction: float, text: str = "") -> None:
         """How far it is, from 0 to 1."""
@@ -139,7 +139,7 @@ class Attempt:
         self.noted = True
 
     def log(self, text: str) -> None:
-        """A line for whoever looks at the job; the last hundred are kept."""
+        """Write a line into the log of the job; the last hundred are kept."""
         notes = self._note()
         notes.log.append(LogLine(datetime.now(UTC), make_safe(str(text))[:LINE_LIMIT]))
         del notes.log[:-LOG_LINES]
@@ -162,7 +162,7 @@ class Attempt:
         )
 
     def note_to_write(self) -> Note | None:
-        """What it has said, to be written now."""
+        """Progress and log that are to be written now."""
         self.noted = False
         written = self._written_notes()
         return None if written is None else Note(self.job.id, self.token, written)
@@ -172,7 +172,7 @@ class Attempt:
             return settlement
         return msgspec.structs.replace(settlement, progress=self._written_notes())
 
-    # How a worker ends it before its time
+    # A worker may interrupt it
 
     @property
     def interrupted(self) -> bool:
@@ -189,55 +189,43 @@ class Attempt:
             self.task.cancel()
 
     def completion(self, value: Any) -> Settlement:
-        """Done: what came of it, or how the chain goes on."""
+        """Completed: with this output, or with the next job of the chain."""
         if isinstance(value, Continue):
             following = next_of_chain(self.job, value.call, self.app.make_id, self.app.max_blockers)
             return Settlement(id=self.job.id, token=self.token, state=COMPLETED, continues=following)
-        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=self._encode(value))
+        output = self.app.encode_output(self.job, value)
+        return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output=output)
 
     def done(self) -> Settlement:
-        """Done, and nothing was said of what came of it."""
+        """Completed without an output."""
         return Settlement(id=self.job.id, token=self.token, state=COMPLETED, output="null")
 
     def transaction(self) -> Block:
-        """`async with attempt.transaction() as connection:` (`with` in a sync handler): what is written there and the
-        completion commit together, or neither does. `complete` in it says what comes of the job."""
+        """`async with attempt.transaction() as connection:` (`with` in a sync handler): your writes on it and the
+        completion of the job commit together, or neither does. `complete` in the block gives the output."""
         return Block(self)
 
-    def complete(self, output: Any = None, *, connection: Any = UNSET) -> None:
-        """Done: store what came of it, or, with `Continue`, create the chain's next job with the completion.
+    def _complete(self, output: Any = None, *, connection: Any = UNSET) -> Flow[None]:
+        """Complete the job: store its output, or, with `Continue`, create the next job of its chain in the same
+        transaction.
 
         In a block of `transaction()` it is recorded, and written when the block ends. With `connection` it is written
-        in that transaction of one's own: `LeaseLost` then asks for its rollback."""
+        in your transaction: roll back if it raises `LeaseLost`."""
         connection = check_connection(connection)
-        if self._records(output, connection):
+        if self.block is not None and connection is None:
+            self.block.record(output)
             return
         settlement = self.with_notes(self.completion(output))
         if connection is None:
-            self.run_operation(lambda: self._settle(settlement))
+            yield from transact(lambda: self._settle(settlement))
         else:
-            self.app.store.connections.run_on(connection, lambda: self.settling(settlement))
+            yield from transact(lambda: self.settling(settlement), connection)
             self.recorded = settlement
 
-    async def acomplete(self, output: Any = None, *, connection: Any = UNSET) -> None:
-        connection = check_connection(connection)
-        if self._records(output, connection):
-            return
-        settlement = self.with_notes(self.completion(output))
-        if connection is None:
-            await self.arun_operation(lambda: self._settle(settlement))
-        else:
-            await self.app.store.connections.arun_on(connection, lambda: self.settling(settlement))
-            self.recorded = settlement
-
-    def _records(self, output: Any, connection: Any) -> bool:
-        if self.block is None or connection is not None:
-            return False
-        self.block.record(output)
-        return True
+    complete, acomplete = flow_twins(_complete)
 
     def settling(self, settlement: Settlement) -> Operation[None]:
-        """In somebody's transaction: whether it counts, its commit will tell."""
+        """In the caller's transaction: it counts if that commits."""
         if self.settled or self.ended:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
         yield from settle_or_raise(self, settlement)
@@ -273,7 +261,7 @@ class Attempt:
     release, arelease = twins(_release)
 
     def _renew(self) -> Operation[datetime]:
-        """Hold the job for another lease from now on; when that ends."""
+        """Renew the lease from now on: when it ends."""
         self._refuse_in_block("a lease is renewed by the worker, or before the block")
         deadline = time.monotonic() + RENEW_SECONDS
         while True:
@@ -294,12 +282,6 @@ class Attempt:
 
     renew, arenew = twins(_renew)
 
-    def _encode(self, output: Any) -> str:
-        task = self.app.tasks.get(self.job.type)
-        if task is not None:
-            return task.signature.encode_output(output)
-        return codec.encode(output, self.app.max_payload)
-
     def _settle(self, settlement: Settlement) -> Operation[None]:
         if self.settled or self.ended:
             raise Conflict(f"job {self.job.id}: this attempt has been settled already")
@@ -309,15 +291,15 @@ class Attempt:
         self.settled, self.recorded = True, settlement
 
     def _refuse_in_block(self, instead: str) -> None:
-        """On another connection it would wait for the block, which waits for it, or collide with it."""
+        """On another connection it would collide with the block, or each would wait for the other."""
         if self.block is not None:
             raise Conflict(f"job {self.job.id}: not inside attempt.transaction(): {instead}")
 
-    def run_operation(self, make: Callable[[], Operation[T]]) -> T:
-        return self.app.run_operation(make)
+    def run_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T:
+        return self.app.run_operation(make, connection)
 
-    async def arun_operation(self, make: Callable[[], Operation[T]]) -> T:
-        return await self.app.arun_operation(make)
+    async def arun_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T:
+        return await self.app.arun_operation(make, connection)
 
 
 def _for_good(settlement: Settlement) -> Settlement:

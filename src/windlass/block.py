@@ -1,4 +1,4 @@
-"""`attempt.transaction()`: what the handler writes and the completion of its job commit together, or not at all."""
+"""`attempt.transaction()`: the writes of the handler and the completion of its job commit together, or not at all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable
 from concurrent import futures
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import Conflict, LeaseLost, StoreUnavailable, WindlassError
 from .lifecycle import COMPLETED
 from .operation import Operation
 from .outcome import Settlement
+from .stores.store import Connections
 from .stores.wakeup import Hint
+from .twins import Flow, Runs, adrive, drive
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -33,15 +35,15 @@ class BlockConflict(WindlassError):
 
 class BlockRefused(StoreUnavailable):
     """The database did not begin, settle or commit the block, for a reason that is not in the data: the job is given
-    back, and no attempt is spent. Where the commit got no answer it may have been made: then the job is completed, and
-    the store takes no settlement of this attempt any more."""
+    back, and no attempt is spent. A commit without an answer may have been made: then the job is completed, and the
+    store accepts no other settlement of this attempt."""
 
 
 class Block:
     """With `with` in a sync handler, with `async with` in an async one; gives a connection in a transaction.
 
-    Leaving it settles the job on that connection and commits. Where the lease was lost meanwhile it is rolled back, and
-    `LeaseLost` is raised.
+    Its end settles the job on that connection and commits. If the lease was lost meanwhile, the block is rolled back
+    and raises `LeaseLost`.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -54,10 +56,10 @@ class Block:
         self._joined: Token[Block | None] | None = None
 
     def record(self, value: Any) -> None:
-        """How the attempt ends; written when the block ends."""
+        """Remember how the attempt ends. It is written when the block ends."""
         if self._value is not NOTHING:
             raise Conflict(f"job {self.attempt.job.id}: this block has been given an outcome already")
-        self.attempt.completion(value)  # refuses what cannot be stored, while something can be done about it
+        self.attempt.completion(value)  # refuses a value that cannot be stored while the handler can still react
         self._value = value
 
     def _settlement(self) -> Settlement:
@@ -65,8 +67,8 @@ class Block:
         return self.attempt.with_notes(ended)
 
     def _open(self) -> None:
-        """From here on renewals wait; the block then waits for the one that is under way: in MongoDB a transaction and
-        a renewal that was written after it began would collide, and the handler would have to begin again."""
+        """From here on no renewal begins, and the block waits for one that is under way: in MongoDB a transaction
+        collides with a renewal that was written after it began, and the handler would have to begin again."""
         if self.attempt.settled or self.attempt.ended or self.attempt.block is not None:
             raise Conflict(f"job {self.attempt.job.id}: one attempt ends in one block")
         self._joined = joined.set(self)
@@ -79,7 +81,7 @@ class Block:
 
     @property
     def is_open(self) -> bool:
-        """A task that was begun in it may go on after its end."""
+        """False after its end: an asyncio task that was begun in it may run longer."""
         return self.attempt.block is self
 
     def _settled(self, settlement: Settlement | None) -> None:
@@ -94,79 +96,39 @@ class Block:
         return BlockConflict(message, in_settlement=in_settlement)
 
     def _refused(self, error: BaseException, *, committing: bool = False) -> WindlassError | None:
-        """What to raise where a statement of ours has failed; None where the error is about the data."""
+        """The error to raise if a statement of ours has failed; None if the error is about the data."""
         if (conflict := self._again(error, in_settlement=not self.connections.was_undone(error))) is not None:
             return conflict
         if self.connections.is_unwilling(error, committing=committing):
             return BlockRefused(str(error).strip())
         return None
 
-    # Sync
+    # The way in and the way out, written once for `with` and `async with`
 
     def __enter__(self) -> Any:
-        self._open()
-        try:
-            if (renewal := self.attempt.renewal) is not None and not renewal.done():
-                futures.wait([renewal], RENEWAL_SECONDS)
-            self._manager = self.connections.transaction()
-            self.connection = self._manager.__enter__()
-            if tenant := self.attempt.job.tenant:
-                self._name(tenant)
-        except BaseException as error:
-            self._close()
-            if (refused := self._refused(error)) is not None:
-                raise refused from error
-            raise
-        return self.connection
+        return drive(self._enter(), self.app)
 
-    def _name(self, tenant: str) -> None:
-        try:
-            self.connections.run_on(self.connection, lambda: self.app.store.name_tenant(tenant))
-        except BaseException as error:
-            self._manager.__exit__(type(error), error, error.__traceback__)
-            raise
+    async def __aenter__(self) -> Any:
+        return await adrive(self._enter(), self.app)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._end(kind, error, trace)
-        finally:
-            self._close()  # not before: until it has committed, a renewal would collide with it
+        drive(self._leave(error), self.app)
 
-    def _end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        settlement, committing = None, False
-        try:
-            if error is None:
-                try:
-                    settlement = self._settlement()
-                    self.connections.run_on(self.connection, lambda: self.attempt.settling(settlement))
-                except BaseException as refusal:
-                    self._manager.__exit__(type(refusal), refusal, refusal.__traceback__)
-                    raise
-                committing = True
-            self._manager.__exit__(kind, error, trace)
-        except BaseException as refusal:
-            told = self._refused(refusal, committing=committing) if error is None else self._again(refusal)
-            if told is not None:
-                raise told from refusal
-            raise
-        if error is None:
-            self._settled(settlement)
-        elif (conflict := self._again(error)) is not None:
-            raise conflict from error
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await adrive(self._leave(error), self.app)
 
-    # Async
-
-    async def __aenter__(self) -> Any:
+    def _enter(self) -> Flow[Any]:
         self._open()
         try:
             if (renewal := self.attempt.renewal) is not None and not renewal.done():
-                await asyncio.wait([asyncio.wrap_future(renewal)], timeout=RENEWAL_SECONDS)
-            self._manager = self.connections.atransaction()
-            self.connection = await self._manager.__aenter__()
+                yield _AwaitRenewal(renewal)
+            self._manager, self.connection = yield _Begin(self.connections)
             if tenant := self.attempt.job.tenant:
-                await self._aname(tenant)
+                yield from self._on_connection(lambda: self.app.store.name_tenant(tenant))
         except BaseException as error:
             self._close()
             if (refused := self._refused(error)) is not None:
@@ -174,47 +136,109 @@ class Block:
             raise
         return self.connection
 
-    async def _aname(self, tenant: str) -> None:
+    def _leave(self, error: BaseException | None) -> Flow[None]:
         try:
-            await self.connections.arun_on(self.connection, lambda: self.app.store.name_tenant(tenant))
-        except BaseException as error:
-            await self._manager.__aexit__(type(error), error, error.__traceback__)
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._aend(kind, error, trace)
+            yield from (self._commit() if error is None else self._roll_back(error))
         finally:
-            self._close()
+            self._close()  # not before: until it has committed, a renewal would collide with it
 
-    async def _aend(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        settlement, committing = None, False
+    def _commit(self) -> Flow[None]:
+        committing = False
         try:
-            if error is None:
-                try:
-                    settlement = self._settlement()
-                    await self.connections.arun_on(self.connection, lambda: self.attempt.settling(settlement))
-                except BaseException as refusal:
-                    await self._manager.__aexit__(type(refusal), refusal, refusal.__traceback__)
-                    raise
-                committing = True
-            await self._manager.__aexit__(kind, error, trace)
-        except BaseException as refusal:
-            told = self._refused(refusal, committing=committing) if error is None else self._again(refusal)
-            if told is not None:
-                raise told from refusal
+            settlement = yield from self._settle()
+            committing = True
+            yield _End(self._manager, None)
+        except BaseException as error:
+            if (refused := self._refused(error, committing=committing)) is not None:
+                raise refused from error
             raise
-        if error is None:
-            self._settled(settlement)
-        elif (conflict := self._again(error)) is not None:
+        self._settled(settlement)
+
+    def _settle(self) -> Flow[Settlement]:
+        try:
+            settlement = self._settlement()
+        except BaseException as error:
+            yield _End(self._manager, error)
+            raise
+        yield from self._on_connection(lambda: self.attempt.settling(settlement))
+        return settlement
+
+    def _roll_back(self, error: BaseException) -> Flow[None]:
+        try:
+            yield _End(self._manager, error)
+        except BaseException as other:
+            if (conflict := self._again(other)) is not None:
+                raise conflict from other
+            raise
+        if (conflict := self._again(error)) is not None:
             raise conflict from error
 
+    def _on_connection(self, make: Callable[[], Operation[None]]) -> Flow[None]:
+        """Run an operation in the block's transaction, which is rolled back if it fails."""
+        try:
+            yield _RunOn(self.connections, self.connection, make)
+        except BaseException as error:
+            yield _End(self._manager, error)
+            raise
 
-# The block that this code runs in: what it enqueues joins the block's transaction.
+
+class _AwaitRenewal(NamedTuple):
+    """A step: wait for a renewal of the lease that is under way."""
+
+    renewal: futures.Future[None]
+
+    def run(self, runs: Runs, /) -> None:
+        futures.wait([self.renewal], RENEWAL_SECONDS)
+
+    async def arun(self, runs: Runs, /) -> None:
+        await asyncio.wait([asyncio.wrap_future(self.renewal)], timeout=RENEWAL_SECONDS)
+
+
+class _Begin(NamedTuple):
+    """A step: begin a transaction; its context manager and its connection."""
+
+    connections: Connections
+
+    def run(self, runs: Runs, /) -> tuple[Any, Any]:
+        manager = self.connections.transaction()
+        return manager, manager.__enter__()
+
+    async def arun(self, runs: Runs, /) -> tuple[Any, Any]:
+        manager = self.connections.atransaction()
+        return manager, await manager.__aenter__()
+
+
+class _RunOn(NamedTuple):
+    """A step: an operation in that transaction. The schema needs no check: the job was claimed from it."""
+
+    connections: Connections
+    connection: Any
+    make: Callable[[], Operation[None]]
+
+    def run(self, runs: Runs, /) -> None:
+        self.connections.run_on(self.connection, self.make)
+
+    async def arun(self, runs: Runs, /) -> None:
+        await self.connections.arun_on(self.connection, self.make)
+
+
+class _End(NamedTuple):
+    """A step: commit or, with an error, roll back."""
+
+    manager: Any
+    error: BaseException | None
+
+    def run(self, runs: Runs, /) -> None:
+        self.manager.__exit__(*self._reason())
+
+    async def arun(self, runs: Runs, /) -> None:
+        await self.manager.__aexit__(*self._reason())
+
+    def _reason(self) -> tuple[Any, Any, Any]:
+        return (None, None, None) if self.error is None else (type(self.error), self.error, self.error.__traceback__)
+
+
+# The block that this code runs in: the jobs that it enqueues join the block's transaction.
 joined: ContextVar[Block | None] = ContextVar("windlass_block", default=None)
 
 
@@ -230,13 +254,13 @@ def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]
 
 
 def _refuse_second(attempt: Attempt, settlement: Settlement) -> Operation[None]:
-    """The attempt has been completed before, in a transaction of the caller's own. If that one was rolled back, this is
-    what counts; if not, the store takes this for the same, sent again, and nothing of it was written."""
+    """The attempt has been completed before, in the caller's transaction. If that was rolled back, this settlement
+    counts. If not, the store takes it for the same one, sent again, and has written nothing of it."""
     if settlement.state != COMPLETED:
-        return  # this the store tells apart
+        return  # the store refuses any other second outcome
     following = settlement.continues
     found = yield from attempt.app.store.get([attempt.job.id if following is None else following.id])
     if following is None and not found:
-        return  # what is not kept cannot be compared
+        return  # with keep=0 there is nothing to compare with
     if not found or (following is None and found[0].output_json != settlement.output):
         raise Conflict(f"job {attempt.job.id}: this attempt has been settled already")

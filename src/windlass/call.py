@@ -1,4 +1,4 @@
-"""A call that has not been made yet: which task, with what, and how. `enqueue` makes a job of it."""
+"""A call for later: the task, its arguments and its options. `enqueue` makes a job of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Columns: TypeAlias = tuple[int | None, float | None, int | None, str | None]  # 
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What `using(…)` can say about one job; UNSET where the task's own option holds."""
+    """The options of `using(…)`, for one job; UNSET where the option of the task holds."""
 
     id: UUID | None = None
     run_at: datetime | None = None
@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return not all(isinstance(value, Unset) for value in given)
 
     def policy(self, task: Policy) -> Policy:
-        """The task's policy with what this job wants otherwise."""
+        """The policy of the task, with the options of this job in its place."""
         if not self.overrides_policy():
             return task
         return Policy(
@@ -72,8 +72,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def given_columns(self) -> Columns:
-        """Of a job whose task is not known here: what was given, and nothing else. The worker that claims it knows the
-        rest."""
+        """The columns of a job whose task is not known here: the given options alone. The worker that claims the job
+        knows the others."""
         if not self.overrides_policy():
             return None, None, None, None
         chosen, details = self.policy(DEFAULT), {}
@@ -125,7 +125,7 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True, kw_only=True):
 
 
 def _apply(options: Options, job: NewJob) -> None:
-    """The options that a plain job does not have."""
+    """Copy the options that are rarely given."""
     if options.run_at is not None:
         job.run_at = check_moment("run_at", options.run_at)
     if options.delay is not None:
@@ -183,7 +183,7 @@ _encoded: dict[Policy, tuple[int, float, int, str | None]] = {}
 
 
 def _policy_columns(policy: Policy) -> tuple[int, float, int, str | None]:
-    """As the row has them; a task's are the same each time."""
+    """The columns of the row. They are cached: a task has the same each time."""
     columns = _encoded.get(policy)
     if columns is None:
         columns = (policy.max_attempts, policy.lease_seconds, policy.keep_seconds, policy.details_json())
@@ -193,7 +193,7 @@ def _policy_columns(policy: Policy) -> tuple[int, float, int, str | None]:
 
 
 def check_name(what: str, name: object, limit: int = NAME_LIMIT) -> str:
-    """Any text that every store can hold alike, and that is not too long to index."""
+    """A text that every store can hold, and that is not too long for an index."""
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{what}: a string that is not empty is needed, not {name!r}")
     if len(name) > limit:
@@ -209,7 +209,7 @@ def check_name(what: str, name: object, limit: int = NAME_LIMIT) -> str:
 
 
 def check_names(what: str, names: Sequence[str] | None) -> None:
-    """Some names, or None for all there are; a mere string would be taken for its letters."""
+    """A list of names, or None for all. A string is refused: it would be a list of its letters."""
     if names is None:
         return
     if isinstance(names, str) or not isinstance(names, Sequence):
@@ -252,8 +252,8 @@ def _check_labels(labels: Mapping[str, str]) -> str | None:
 
 
 def check_blockers(jobs: Sequence[NewJob], limit: int) -> None:
-    """Nobody waits for too many, for itself, or for one that waits for it. Only those of one batch can: what a job
-    waits for is there before it."""
+    """No job waits for too many, for itself, or for one that waits for it. A circle is possible only in one batch: any
+    other blocker exists before its dependents."""
     waits = {job.id: job.blockers for job in jobs if job.blockers}
     for job in jobs:
         if len(job.blockers) > limit:

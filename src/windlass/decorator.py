@@ -1,4 +1,4 @@
-"""What `@app.task` is for a type checker: which function becomes which `Task[P, R]`.
+"""The types of `@app.task`: which function becomes which `Task[P, R]`.
 
 The `Attempt` that a handler declares is no argument of the task. As first parameter it can be taken out of `P`. In any
 other place types cannot express that, so there `P` is `...`: the arguments are checked when you enqueue, not before.

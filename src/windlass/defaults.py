@@ -1,4 +1,4 @@
-"""`Defaults`: what holds for the tasks of an app that do not say otherwise."""
+"""`Defaults`: the options of tasks that do not set them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def resolve_policy(
     keep: Duration | Unset | None,
     backoff: Backoff | Duration | Unset,
 ) -> Policy:
-    """The default, with what is said otherwise."""
+    """The default policy, with the given options in its place."""
     return Policy(
         max_attempts=attempts_option(max_attempts, default.max_attempts),
         lease_seconds=seconds_option("lease", lease, None) or default.lease_seconds,

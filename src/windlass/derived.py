@@ -25,11 +25,11 @@ class Derived:
         self._signature = signature
         self._values = {name: value for name, value in given.items() if value is not None and not callable(value)}
         self._functions = {name: _by_name(signature, name, value) for name, value in given.items() if callable(value)}
-        # What is no function can be refused at once.
+        # A wrong value is refused at once. A function can only be checked by its jobs.
         Call(type=signature.name, input="{}", options=Options(**self._values)).new_job(lambda: NO_ID)
 
     def apply(self, options: Options, input: str, chosen: AbstractSet[str]) -> Options:
-        """The options of one job, with what the task says; `chosen` are those that the caller has given."""
+        """The options of one job, completed by those of the task; `chosen` are those that the caller has given."""
         changes = {name: value for name, value in self._values.items() if name not in chosen}
         functions = {name: function for name, function in self._functions.items() if name not in chosen}
         if functions:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class DetachedAttempt(Attempt):
-    """It is the first attempt, of no tenant, and waited for nothing. What it says of its progress goes nowhere; what
-    needs a job is refused."""
+    """The first attempt, of no tenant and without blockers. Its progress and its log are not stored. It refuses all
+    that needs a job."""
 
     __slots__ = ("_of",)
 

@@ -1,4 +1,4 @@
-"""What is shown of a queue, as plain data: one model for the shell, the HTTP API and the page."""
+"""A queue as plain data to show: one model for the shell, the HTTP API and the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from .graph import BlockerInfo, ChainInfo
+from .dependents import BlockerInfo, ChainInfo
 from .job import Job
 from .lifecycle import STATES
 from .redaction import hide_arguments
@@ -45,7 +45,7 @@ class LogLine(TypedDict):
 
 
 class JobDetails(JobFacts):
-    """All that there is to know of one job."""
+    """All facts of one job."""
 
     input: Any
     output: Any
@@ -65,7 +65,7 @@ class JobDetails(JobFacts):
 
 
 class BlockerFacts(TypedDict):
-    """A chain that a job waits, or has waited, for, and its newest job; null where that is no longer kept."""
+    """A chain that a job waits, or has waited, for. Its newest job is null if it is no longer kept."""
 
     id: str
     done: bool
@@ -183,7 +183,7 @@ def job_details(job: Job) -> JobDetails:
 
 
 def blocker_facts(blocker: BlockerInfo, tenant: str | None = None) -> BlockerFacts:
-    """`tenant`: whose eyes these are for; what another has is not shown to them."""
+    """`tenant`: the facts are for this tenant, and show no job of another."""
     shown = blocker.job if blocker.job is not None and tenant in (None, blocker.job.tenant) else None
     return {
         "id": str(blocker.id),

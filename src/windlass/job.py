@@ -1,4 +1,4 @@
-"""What a job is: frozen values without I/O.
+"""The values of a job: frozen, without I/O.
 
 `NewJob` goes into a store, `Job` comes out of it. A `Job` is a snapshot; its methods ask the app that made it.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from .clock import from_microseconds, to_microseconds
 from .duration import Duration
-from .errors import WindlassError
+from .errors import JobNotFound, WindlassError
 from .generics import R_co, X
 from .lifecycle import COMPLETED, FINISHED, PENDING, State
 from .policy import Policy
@@ -60,7 +60,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct):
-    """What a handler said while it ran: how far it is, and lines of a log."""
+    """Progress and log of a running handler."""
 
     fraction: float | None = None
     text: str = ""
@@ -129,8 +129,8 @@ def read_moment(raw: Moment) -> datetime:
 
 
 def _nearest(raw: object) -> datetime:
-    """The first or last moment of the calendar, for what is beyond it, such as PostgreSQL's infinity; the last, too,
-    for what is no moment at all: a row that somebody has written by hand must wedge nothing."""
+    """The first or last moment of the calendar, for a value beyond it, such as PostgreSQL's infinity. The last one
+    for a value that is no moment: a row that was written by hand must not stop a worker."""
     if isinstance(raw, bytes):
         raw = int.from_bytes(raw, "big", signed=True)
     if isinstance(raw, datetime):
@@ -162,8 +162,8 @@ def read_policy(
 class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
     """A job as it was when it was read. `Job[R]` is one whose handler returns R, as far as a type checker can know.
 
-    It is made of a row as it comes: the fields stand in the order of the columns, and what has to be decoded is
-    decoded when someone asks. A worker seldom does.
+    It is made of a row as it is: the fields have the order of the columns, and a property decodes its field at each
+    access. A worker seldom needs that.
     """
 
     id: UUID
@@ -209,13 +209,13 @@ class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
 
     @property
     def policy(self) -> Policy | None:
-        """None where nobody has said anything yet: it was enqueued by name alone, and not claimed. What was not said
-        where something was is the default's."""
+        """None for a job that was enqueued by name alone, without such options, and not claimed yet. Options that were
+        not given are those of the default policy."""
         if self.max_attempts_raw is None and self.policy_json is None:
             return None
         return read_policy(self.max_attempts_raw, self.lease_seconds_raw, self.keep_seconds_raw, self.policy_json)
 
-    # What a row says is believed where it can be read; where it cannot, it must not wedge the job.
+    # A value that cannot be decoded is left out: it must not stop the job.
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -233,12 +233,12 @@ class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
 
     @property
     def notes(self) -> Notes:
-        """What its handler said so far: `notes.fraction`, `notes.text`, `notes.log`."""
+        """Progress and log so far: `notes.fraction`, `notes.text`, `notes.log`."""
         return _decode(self.progress_json, Notes) or Notes()
 
     @property
     def if_failed(self) -> IfFailed:
-        """What becomes of it when a chain that it waits for fails."""
+        """Its fate when a chain that it waits for fails."""
         return self.if_failed_raw or "wait"
 
     @property
@@ -278,12 +278,12 @@ class Job(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
 
     @property
     def output(self) -> Any:
-        """What the handler returned, as plain JSON values; None until it has completed."""
+        """The return value of the handler, as plain JSON values; None until the job has completed."""
         return None if self.output_json is None else msgspec.json.decode(self.output_json)
 
     @property
     def max_attempts(self) -> int | None:
-        """None: as often as it takes; or nobody has said so yet."""
+        """None: no limit, or not known before the first claim."""
         return self.max_attempts_raw or None
 
     @property
@@ -368,3 +368,8 @@ def is_last_attempt(job: Job) -> bool:
     """Of one that has been claimed."""
     most = job.max_attempts_raw
     return bool(most) and job.attempt >= most  # type: ignore[operator]
+
+
+def no_job(id: object) -> JobNotFound:
+    """The error for an id without a job."""
+    return JobNotFound(f"there is no job {id}: it never existed, was deleted, or is no longer kept")

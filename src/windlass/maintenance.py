@@ -1,4 +1,4 @@
-"""Queues, workers, and what keeps a queue in order. Workers do most of it by themselves."""
+"""Queues, workers, and the care of a queue. Workers do most of it by themselves."""
 
 from __future__ import annotations
 
@@ -6,86 +6,72 @@ from collections.abc import Callable
 from datetime import datetime
 
 from .call import check_name
+from .engine import Engine
 from .operation import Operation
 from .outcome import Settlement
-from .reading import Reading
 from .stores.store import WorkerInfo
 from .stores.wakeup import Hint
-from .twins import twins
+from .twins import Flow, transact
 
 AT_ONCE = 500  # jobs in one transaction
 
 
-class Maintenance(Reading):
-    """Part of `Windlass`."""
-
-    def _pause(self, queue: str) -> Operation[None]:
-        """Let nothing of this queue be claimed until it is resumed. What runs goes on."""
-        yield from self.store.pause(check_name("queue", queue))
-
-    pause, apause = twins(_pause)
-
-    def _resume(self, queue: str) -> Operation[None]:
-        yield from self.store.resume(check_name("queue", queue))
-        yield from self.store.hint([Hint("ready", queue)])
-
-    resume, aresume = twins(_resume)
-
-    def _paused(self) -> Operation[list[str]]:
-        """The names of the paused queues."""
-        return (yield from self.store.paused())
-
-    paused, apaused = twins(_paused)
-
-    def _workers(self) -> Operation[list[WorkerInfo]]:
-        """The workers that are alive: host, pid, queues, how many jobs they run."""
-        return (yield from self.store.workers())
-
-    workers, aworkers = twins(_workers)
-
-    def rescue_some(self, limit: int, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
-        """Whoever still runs what is taken from it is told."""
-        settlements = yield from self.store.rescue(limit, stale_before=stale_before)
-        yield from self.store.hint([Hint("told", str(settlement.id)) for settlement in settlements])
-        return settlements
-
-    def rescue(self, stale_before: datetime | None = None) -> int:
-        """Give back what dead workers hold: whose lease is over or, with `stale_before`, who was last heard of
-        before that. Workers do this by themselves."""
-        return _repeat(lambda: len(self.run_operation(lambda: self.rescue_some(AT_ONCE, stale_before))))
-
-    async def arescue(self, stale_before: datetime | None = None) -> int:
-        total = 0
-        while settlements := await self.arun_operation(lambda: self.rescue_some(AT_ONCE, stale_before)):
-            total += len(settlements)
-        return total
-
-    def expire(self) -> int:
-        """Cancel what was not started in time (`expires=`): how many. Workers do this by themselves."""
-        return _repeat(lambda: len(self.run_operation(lambda: self.store.expire(AT_ONCE))))
-
-    async def aexpire(self) -> int:
-        total = 0
-        while settlements := await self.arun_operation(lambda: self.store.expire(AT_ONCE)):
-            total += len(settlements)
-        return total
-
-    def prune(self) -> int:
-        """Remove finished jobs whose time to be kept is over: how many. Workers do this by themselves."""
-        return _repeat(lambda: self.run_operation(lambda: self.store.prune(AT_ONCE * 10)))
-
-    async def aprune(self) -> int:
-        total = 0
-        while count := await self.arun_operation(lambda: self.store.prune(AT_ONCE * 10)):
-            total += count
-        return total
-
-    def _vacuum(self) -> Operation[None]:
-        """Reclaim space now."""
-        yield from self.store.vacuum()
-
-    vacuum, avacuum = twins(_vacuum)
+def pause(engine: Engine, queue: str) -> Operation[None]:
+    """Pause a queue: workers claim none of its jobs until it is resumed. Jobs that run continue."""
+    yield from engine.store.pause(check_name("queue", queue))
 
 
-def _repeat(step: Callable[[], int]) -> int:
-    return sum(iter(step, 0))
+def resume(engine: Engine, queue: str) -> Operation[None]:
+    """Resume a paused queue."""
+    yield from engine.store.resume(check_name("queue", queue))
+    yield from engine.store.hint([Hint("ready", queue)])
+
+
+def paused(engine: Engine) -> Operation[list[str]]:
+    """The names of the paused queues."""
+    return (yield from engine.store.paused())
+
+
+def workers(engine: Engine) -> Operation[list[WorkerInfo]]:
+    """The workers that are alive: host, pid, queues, how many jobs they run."""
+    return (yield from engine.store.workers())
+
+
+def rescue_some(engine: Engine, limit: int, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
+    """Rescue at most `limit` jobs. A hint reaches the worker of each, in case that it still runs."""
+    settlements = yield from engine.store.rescue(limit, stale_before=stale_before)
+    yield from engine.store.hint([Hint("told", str(settlement.id)) for settlement in settlements])
+    return settlements
+
+
+def rescue(engine: Engine, stale_before: datetime | None = None) -> Flow[int]:
+    """Give back the jobs that dead workers hold: how many. Their lease is over or, with `stale_before`, their last
+    heartbeat came before that moment. Workers do this by themselves."""
+    return (yield from _repeat(lambda: _count(rescue_some(engine, AT_ONCE, stale_before))))
+
+
+def expire(engine: Engine) -> Flow[int]:
+    """Cancel jobs that did not start in time (`expires=`): how many. Workers do this by themselves."""
+    return (yield from _repeat(lambda: _count(engine.store.expire(AT_ONCE))))
+
+
+def prune(engine: Engine) -> Flow[int]:
+    """Remove finished jobs whose retention (`keep=`) is over: how many. Workers do this by themselves."""
+    return (yield from _repeat(lambda: engine.store.prune(AT_ONCE * 10)))
+
+
+def vacuum(engine: Engine) -> Operation[None]:
+    """Reclaim space now."""
+    yield from engine.store.vacuum()
+
+
+def _count(operation: Operation[list[Settlement]]) -> Operation[int]:
+    return len((yield from operation))
+
+
+def _repeat(make: Callable[[], Operation[int]]) -> Flow[int]:
+    """One transaction after the other, until one finds nothing to do."""
+    total = 0
+    while count := (yield from transact(make)):
+        total += count
+    return total

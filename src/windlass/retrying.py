@@ -17,9 +17,8 @@ class RetryRules(msgspec.Struct, frozen=True):
     fail_on: tuple[type[BaseException], ...] = ()
 
     def allow(self, error: BaseException) -> bool:
-        """Whether another attempt may follow, as far as the task is concerned. What the handler says by `Retry` and the
-        like holds as it is; what happened to the attempt from outside (a timeout, a lost process) says nothing of the
-        work, unless `fail_on` names it."""
+        """Whether the rules of the task allow another attempt. They do not concern `Retry` and the other outcomes of a
+        handler, nor a cause outside the work (a timeout, a lost process), unless `fail_on` names it."""
         if isinstance(error, Described):
             return error.retryable
         if isinstance(error, Outcome):

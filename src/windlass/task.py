@@ -34,7 +34,7 @@ NONE_CHOSEN: AbstractSet[str] = frozenset()
 
 
 class Task(Generic[P, R_co, C_co]):
-    """What `@app.task` makes of a function: `Task[P, R]` takes the arguments P, and its handler returns R."""
+    """A function under a name: `Task[P, R]` takes the arguments P, and its handler returns R."""
 
     def __init__(self, function: Callable[..., C_co], name: str, options: TaskOptions) -> None:
         self.function, self.name = function, name
@@ -58,7 +58,7 @@ class Task(Generic[P, R_co, C_co]):
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, parameters: Any) -> Any:
-            """`Task[P, R]`: what a plain call returns is for type checkers alone."""
+            """`Task[P, R]`: the third parameter, the type of a plain call, is for type checkers alone."""
             if isinstance(parameters, tuple) and len(parameters) == 2:
                 parameters = (*parameters, Any)
             return super().__class_getitem__(parameters)
@@ -111,14 +111,14 @@ class Task(Generic[P, R_co, C_co]):
         return twin
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """A call that is not sent yet."""
+        """A call for later: for `enqueue_many`, `after=`, `Continue` or `schedule`."""
         if self._connection is not UNSET:
-            raise InvalidInput("a call has no connection: give it to whoever sends it, enqueue_many(…, connection=…)")
+            raise InvalidInput("a call has no connection: give it to enqueue_many(…, connection=…)")
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R_co]:
         if self._app is None:
-            self.app  # noqa: B018 - says what is missing
+            self.app  # noqa: B018 - raises
         return self._call_with(self.signature.encode_arguments(args, kwargs), self._options, self._chosen)
 
     def call_object(self, arguments: Mapping[str, Any], options: Options, chosen: AbstractSet[str]) -> Call[R_co]:
@@ -133,7 +133,7 @@ class Task(Generic[P, R_co, C_co]):
         )
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """Have it called later; the job that will do it."""
+        """Enqueue a call with these arguments: its job."""
         return self.app.enqueue_many([self._call(args, kwargs)], connection=self._connection)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:

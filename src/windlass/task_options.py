@@ -46,7 +46,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"isolation is 'process' or None, not {self.isolation!r}")
 
     def policy(self, default: Policy) -> Policy:
-        """The app's default policy, with what this task says otherwise."""
+        """The default policy of the app, with the options of this task in its place."""
         policy = resolve_policy(default, self.max_attempts, self.lease, self.keep, self.backoff)
         timeout = seconds_option("timeout", self.timeout, None)
         return msgspec.structs.replace(policy, timeout_seconds=timeout, redact=tuple(self.redact))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from .declaring import Declaring
+from .declare import task_decorator
+from .decorator import Decorator
 from .errors import InvalidInput
 from .task import Task
 
@@ -13,11 +15,11 @@ if TYPE_CHECKING:
     from .app import Windlass
 
 
-class Tasks(Declaring):
-    """A collection of tasks: `@tasks.task(…)` as `@app.task(…)`. What is declared after `app.include` is included too.
+class Tasks:
+    """A collection of tasks. A task that is declared after `app.include` is included too.
 
     Several apps may include the same tasks, each under its own names. The tasks that the module holds enqueue through
-    the app that was the last to include them; `app.tasks[name]` is always that app's own.
+    the app that was the last to include them; `app.tasks[name]` always belongs to that app.
     """
 
     def __init__(self) -> None:
@@ -27,14 +29,26 @@ class Tasks(Declaring):
     def __repr__(self) -> str:
         return f"<Tasks {', '.join(self.tasks)}>"
 
-    def _declare_task(self, task: Task[..., Any]) -> None:
+    @property
+    def task(self) -> Decorator:
+        """Make a task of a function: `@tasks.task`, or `@tasks.task(queue="mail")`, with the options of `@app.task`."""
+        return task_decorator(self._declare)
+
+    def _declare(self, task: Task[..., Any]) -> None:
         if task.name in self.tasks:
             raise InvalidInput(f"there is a task {task.name!r} already: give this one another name, @tasks.task('…')")
         title, task.is_collected = task.name, True
         for app, prefixes in self._prefixes.items():
-            app.add_tasks({prefix + title: task for prefix in prefixes})
+            _include(app, {prefix + title: task for prefix in prefixes})
         self.tasks[title] = task
 
     def include_in(self, app: Windlass, prefix: str) -> None:
-        app.add_tasks({prefix + title: task for title, task in self.tasks.items()})
+        _include(app, {prefix + title: task for title, task in self.tasks.items()})
         self._prefixes.setdefault(app, []).append(prefix)
+
+
+def _include(app: Windlass, tasks: Mapping[str, Task[..., Any]]) -> None:
+    """The app gets copies, so that they stay bound to it. The originals are bound to it as well."""
+    app.add_tasks({name: task.copy_for(app, name) for name, task in tasks.items()})
+    for name, task in tasks.items():
+        task.bind(app, name)

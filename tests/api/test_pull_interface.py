@@ -124,7 +124,7 @@ async def test_claims_that_cannot_be(app: Windlass, either: Either, wrong: dict)
 def test_the_next_of_a_key_is_waited_for_while_it_is_locked_for_a_moment(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.claim.LOCKED_SECONDS", 60.0)
     app = Windlass(fresh_postgres_url)
     job = app.enqueue("task", {}, order_key="key", tenant="acme")
     assert app.claim(1, order_key="other", tenant="acme") == []
@@ -140,7 +140,7 @@ def test_the_next_of_a_key_is_waited_for_while_it_is_locked_for_a_moment(
 async def test_a_job_that_is_not_locked_is_not_waited_for(
     app: Windlass, either: Either, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.claiming.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.claim.LOCKED_SECONDS", 60.0)
     options: dict[str, Any] = {"too late": {"expires": "1m"}, "not yet": {"delay": "1h"}}.get(why, {})
     await either.enqueue("task", {}, order_key="key", **options)
     await either.claim(1, order_key="another")  # which lets all in
@@ -155,7 +155,7 @@ async def test_a_job_that_is_not_locked_is_not_waited_for(
 
 async def test_results_of_blockers_are_bounded(app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a claim would read beyond the bound stays in the queue, unspent; one job always has its own."""
-    monkeypatch.setattr("windlass.claiming.MOST_BYTES", 10_000)
+    monkeypatch.setattr("windlass.claim.MOST_BYTES", 10_000)
     blockers = [await either.enqueue("read", {}, queue="read") for _ in range(20)]
     for job in blockers:
         await either.enqueue("join", {}, queue="join", after=[job], max_attempts=1)

@@ -17,7 +17,7 @@ LOADED = "import sys, windlass; print('windlass.worker.worker' in sys.modules, w
 
 def parameters(function: Any) -> dict[str, tuple[Any, Any]]:
     found = inspect.signature(function).parameters.values()
-    return {one.name: (one.kind, one.default) for one in found if one.name not in ("self", "app")}
+    return {one.name: (one.kind, one.default) for one in found if one.name not in ("self", "app", "engine")}
 
 
 def test_every_exported_name_is_there() -> None:
@@ -64,3 +64,20 @@ def test_run_worker_by_place(app: Windlass) -> None:
     for queue in ("mail", "other"):
         app.enqueue("task", {}, queue=queue)
     assert app.run_worker({"mail": 1}, 1, until_idle=True, poll_interval="1s", rescue_interval=60) == 1
+
+
+PAIRS = [name for name in dir(Windlass) if not name.startswith("_") and callable(getattr(Windlass, f"a{name}", None))]
+
+
+@pytest.mark.parametrize("name", sorted({*PAIRS} - {"schedule"}))  # aschedule is no decorator
+def test_each_method_and_its_async_twin_take_the_same(name: str) -> None:
+    method, twin = getattr(Windlass, name), getattr(Windlass, f"a{name}")
+    assert parameters(method) == parameters(twin)
+    assert method.__name__ == name
+    assert twin.__name__ == f"a{name}"
+    assert inspect.iscoroutinefunction(twin)
+    assert method.__doc__
+
+
+def test_all_methods_with_io_come_twice() -> None:
+    assert len(PAIRS) > 40

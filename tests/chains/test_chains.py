@@ -21,7 +21,7 @@ from windlass import (
     Unique,
     Windlass,
 )
-from windlass.awaiting import Waiting
+from windlass.results import Waiting
 from windlass.stores.wakeup import Hint
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from windlass import Windlass
-from windlass.acting import CHUNK
+from windlass.bulk import CHUNK
 
 NEWEST = 2**128 - 1  # listed first
 

@@ -14,13 +14,13 @@ from windlass.call import Options
 from windlass.cli import main
 from windlass.defaults import Defaults
 from windlass.errors import WindlassError
+from windlass.hooks import EVENTS
 from windlass.lifecycle import STATES
 from windlass.task_options import TaskOptions
 from windlass.unique import Unique
 from windlass.web import create_app
 from windlass.web.endpoints import ENDPOINTS
 from windlass.worker.worker import Worker
-from windlass.working import EVENTS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -239,7 +239,7 @@ def test_what_waits_for_it_waits_and_nothing_else_does(app: Windlass) -> None:
 @pytest.mark.parametrize("option", ["order_key", "after"])
 def test_many_that_wait_for_it_hold_up_no_other(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one look of an admission lists."""
-    monkeypatch.setattr("windlass.sending.ADMITTED_AT_ONCE", 5)
+    monkeypatch.setattr("windlass.enqueue.ADMITTED_AT_ONCE", 5)
     first = running(app, order_key="k")
     second = running(app)
     options: dict[str, Any] = {"order_key": "k"} if option == "order_key" else {"after": [first.job]}

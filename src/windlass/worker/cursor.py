@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ..app import Queues
 from ..call import check_name
 from ..errors import InvalidInput
 from ..job import Job
 from ..stores.store import Position
-from ..working import Queues
 
 FRESH_SECONDS = 0.1
 TIMES = 10

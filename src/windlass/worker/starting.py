@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
-from ..claiming import MOST_BYTES
+from ..claim import MOST_BYTES
 from ..job import is_last_attempt
 from ..logs import Log, job_fields
 from ..operation import Operation

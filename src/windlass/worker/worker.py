@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ..app import Windlass
+from ..app import Queues, Windlass
 from ..attempt import Attempt, Stop
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, StoreUnavailable
@@ -25,7 +25,6 @@ from ..outcome import Settlement
 from ..stores.store import Renewal, WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
-from ..working import Queues
 from .attempts import Attempts
 from .bell import Bell, Reason
 from .buffer import Buffer

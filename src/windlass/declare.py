@@ -1,9 +1,9 @@
-"""Declaring tasks: `@app.task` and `@tasks.task` alike."""
+"""Declare tasks: `@app.task` and `@tasks.task` alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from .backoff import Backoff
 from .call import check_name
@@ -15,14 +15,10 @@ from .task_options import TaskOptions
 from .unique import Unique
 
 
-class Declaring:
-    """Part of `Windlass` and of `Tasks`."""
+def task_decorator(register: Callable[[Task[..., Any]], None]) -> Decorator:
+    """The decorator whose tasks are passed to `register`."""
 
-    def _declare_task(self, task: Task[..., Any]) -> None:
-        raise NotImplementedError
-
-    def _task(
-        self,
+    def task(
         name: Any = None,
         *,
         queue: str = "default",
@@ -42,13 +38,13 @@ class Declaring:
     ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`.
 
-        Where `max_attempts`, `backoff`, `lease` or `keep` is not given, the app's `defaults` hold: unless they say
-        otherwise, 20 attempts, an exponential backoff, 60 s and seven days. `unique`, `order_key` and `labels` are
-        those of each job of the task; each may be a function of the arguments. `retry_on` and `fail_on` name exception
-        types: only the former are retried, the latter never.
+        If you leave out `max_attempts`, `backoff`, `lease` or `keep`, the app's `defaults` hold: unless they say
+        otherwise, 20 attempts, an exponential backoff, 60 s and seven days. `unique`, `order_key` and `labels` hold for
+        each job of the task; each may be a function of the arguments. `retry_on` and `fail_on` name exception types:
+        only the former are retried, the latter never.
         """
         if callable(name):
-            return self._task()(name)
+            return task()(name)
         options = TaskOptions(
             queue=queue, priority=priority, max_attempts=max_attempts, backoff=backoff, timeout=timeout, lease=lease,
             keep=keep, isolation=isolation, redact=redact, unique=unique, order_key=order_key, labels=labels,
@@ -57,17 +53,10 @@ class Declaring:
 
         def declare(function: Callable[..., Any]) -> Task[..., Any]:
             title = check_name("task", name or getattr(function, "__name__", ""))
-            task: Task[..., Any] = Task(function, title, options)
-            self._declare_task(task)
-            return task
+            made: Task[..., Any] = Task(function, title, options)
+            register(made)
+            return made
 
         return declare
 
-    if TYPE_CHECKING:
-
-        @property
-        def task(self) -> Decorator:
-            """See `_task`: a type checker takes the types of arguments and results from the function."""
-            raise NotImplementedError
-    else:
-        task = _task
+    return cast(Decorator, task)
