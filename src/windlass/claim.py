@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LOCKED_SECONDS = 5.0  # a claim of one order key waits so long for a locked row: a slow commit
 ARRIVING_LOOKS = 2  # more looks of a claim that found nothing, where jobs could not be admitted: most locks are short
 MOST_BYTES = 64 * 1024 * 1024  # of blockers' outputs that are held at once; one attempt may always have its own
+BEGIN_SECONDS = 2.0  # a claim waits so long for the row of a last attempt that another transaction holds
 READ_TOGETHER = 8  # attempts whose blockers' outputs are read at once, at most: how large they are shows afterwards
 PAUSES = 0.01, 0.05  # seconds between looks: the first, and the longest
 
@@ -138,8 +139,8 @@ def _make_ready(engine: Engine, attempts: list[Attempt]) -> Flow[list[Attempt]]:
             yield from transact(lambda: _give_back(engine, left))
         given_back = {attempt.job.id for attempt in left}
         ready = [attempt for attempt in attempts if attempt.job.id not in given_back]
-        if any(is_last_attempt(attempt.job) for attempt in ready):
-            yield from transact(lambda: _begin(engine, ready))
+        not_begun = yield from _begin([attempt for attempt in ready if is_last_attempt(attempt.job)], engine)
+        ready = [attempt for attempt in ready if attempt not in not_begun]
     except BaseException:
         with suppress(Exception):
             yield from transact(lambda: _give_back(engine, attempts), shielded=True)
@@ -166,6 +167,19 @@ def _give_back(engine: Engine, attempts: Sequence[Attempt]) -> Operation[object]
     return engine.store.settle([give_back(attempt.job, attempt.token) for attempt in attempts])
 
 
-def _begin(engine: Engine, attempts: Sequence[Attempt]) -> Operation[object]:
-    last = [attempt for attempt in attempts if is_last_attempt(attempt.job)]
-    return engine.store.begin([Lease(attempt.job.id, attempt.token, 0) for attempt in last])
+def _begin(last: Sequence[Attempt], engine: Engine) -> Flow[set[Attempt]]:
+    """Mark last attempts as begun. Return those that are not: another claimer has the job, or another transaction holds
+    its row for long. Their leases end, and no attempt is spent."""
+    left, refused = list(last), set[Attempt]()
+    delays, deadline = Delays(*PAUSES), time.monotonic() + BEGIN_SECONDS
+    while left:
+        leases = [Lease(attempt.job.id, attempt.token, 0) for attempt in left]
+        refusals = yield from transact(lambda: engine.store.begin(leases))  # noqa: B023
+        reasons = {refusal.id: refusal.reason for refusal in refusals}
+        refused |= {attempt for attempt in left if reasons.get(attempt.job.id, "locked") != "locked"}
+        left = [attempt for attempt in left if reasons.get(attempt.job.id) == "locked"]
+        if left and time.monotonic() > deadline:
+            break
+        if left:
+            yield Pause(next(delays))
+    return refused.union(left)

@@ -433,3 +433,28 @@ def test_a_job_that_ends_every_child_before_its_handler_is_called_fails(
     assert job.state == "failed"
     assert "ProcessDied" in str(job.error)
     app.close()
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_a_claim_of_your_own_loop_hands_out_no_last_attempt_that_it_could_not_mark(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch, released: bool
+) -> None:
+    """A claimer that dies with it would let it run once more."""
+    begin, looks = app.store.begin, list[int]()
+
+    def locked(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        looks.append(1)
+        if len(looks) < 3 or not released:
+            return [Refusal(lease.id, "locked", lease.token) for lease in leases]
+        return (yield from begin(leases))
+
+    monkeypatch.setattr(app.store, "begin", locked)
+    monkeypatch.setattr("windlass.claim.BEGIN_SECONDS", 0.3)
+
+    @app.task(max_attempts=1)
+    async def once() -> None: ...
+
+    job = await once.aenqueue()
+    claimed = await app.aclaim(1)
+    assert [attempt.job.id for attempt in claimed] == ([job.id] if released else [])
+    assert len(looks) >= 3
