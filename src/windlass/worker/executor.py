@@ -197,7 +197,7 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     """What was returned, as it is stored. Of one that has settled its job itself nothing more is expected."""
     if type(value) is Continue:
         return attempt.completion(value)
-    if isinstance(value, Call):
+    if type(value) is Call:  # a value of the handler may have a __class__ that raises
         raise TypeError(f"{task.name} returned a call. To continue the chain with it, return Continue(…)")
     if value is None and attempt.recorded is not None:
         return "null"
