@@ -1,4 +1,4 @@
-"""Hooks: told after the fact, on a thread of their own; one that fails or is slow hurts nobody."""
+"""Hooks: called after the event, on a separate thread. A hook that fails or is slow disturbs no job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Events:
             self._send(Event(name, settlement.id, attempt.job, settlement))
 
     def enqueued(self, jobs: Sequence[Job]) -> None:
-        """By an app, which calls this from any of its threads."""
+        """Called by an app, on any of its threads."""
         for job in jobs:
             self._send(Event("enqueued", job.id, job))
 
@@ -56,12 +56,12 @@ class Events:
             self._send(Event("started", attempt.job.id, attempt.job))
 
     def rescued(self, settlements: list[Settlement]) -> None:
-        self._by_upkeep("rescued", settlements)
+        self._by_maintenance("rescued", settlements)
 
     def expired(self, settlements: list[Settlement]) -> None:
-        self._by_upkeep("expired", settlements)
+        self._by_maintenance("expired", settlements)
 
-    def _by_upkeep(self, name: str, settlements: list[Settlement]) -> None:
+    def _by_maintenance(self, name: str, settlements: list[Settlement]) -> None:
         for settlement in settlements if self.hooks else ():
             self._send(Event(name, settlement.id, None, settlement))
 
@@ -91,7 +91,7 @@ class Events:
         await asyncio.to_thread(self.finish, within)
 
     def finish(self, within: float = FINISH_SECONDS) -> None:
-        """Wait, not for ever, until the hooks have heard what was sent. What is sent later starts another thread."""
+        """Wait until the hooks have got all events, for so long at most. Later events start another thread."""
         with self._starting:
             thread, self._thread = self._thread, None
             if thread is not None:

@@ -1,7 +1,7 @@
 """One attempt, in a line: decode, call, encode, decide.
 
 Async handlers run in the loop, in the slot's own task; sync ones in threads; those of `isolation="process"` in child
-processes. Whatever comes of it becomes a settlement; nothing that a handler does gets past here.
+processes. Every end becomes a settlement: no exception of a handler gets past this module.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Executor:
         return call
 
     async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
-        """What is to be written; None where the attempt has lost its lease. `slot` is the task that this runs in."""
+        """The settlement to write, or None if the attempt has lost its lease. `slot` is the task that this runs in."""
         if attempt.stop is not None:  # while it waited in the buffer
             return self._decide(attempt, asyncio.CancelledError(), 0.0)
         job = attempt.job
@@ -194,7 +194,7 @@ def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
 
 
 def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement | str:
-    """What was returned, as it is stored. Of one that has settled its job itself nothing more is expected."""
+    """The result as it is stored. A handler that has settled its job itself need not return one."""
     if type(value) is Continue:
         return attempt.completion(value)
     if type(value) is Call:  # a value of the handler may have a __class__ that raises

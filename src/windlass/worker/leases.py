@@ -1,4 +1,4 @@
-"""Leases, renewed in time by a thread of its own: neither a blocked event loop nor a busy handler loses one."""
+"""A thread that renews leases: neither a blocked event loop nor a busy handler loses one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 5.0  # seconds between tries while the store i
 
 
 class Leases:
-    """What this worker holds. `told` is called, on the thread, for each lease that is lost or to be cancelled."""
+    """`told` is called, on the thread, for each attempt whose lease is lost or whose job is to be cancelled."""
 
     def __init__(
         self, app: Windlass, told: Callable[[Attempt, Renewal], None], report: Callable[..., None] | None = None
@@ -67,7 +67,7 @@ class Leases:
                     self._tell_supervisor(attempt, self.report)
 
     def _tell_supervisor(self, attempt: Attempt, report: Callable[..., None]) -> None:
-        """Before it is started: once it runs, nobody may be able to say anything."""
+        """Before the attempt starts: its handler may block the whole process."""
         self._of_token[attempt.token] += 1
         if _seconds(attempt) < self._reported.get(attempt.token, math.inf):
             self._reported[attempt.token] = _seconds(attempt)
@@ -83,13 +83,13 @@ class Leases:
                         self.report(drop=str(attempt.token))
 
     def ask(self, id: UUID) -> None:
-        """Someone says that there is news of this job: if it is here it is renewed now, and the answer tells."""
+        """There is news of this job. If this worker has it, renew its lease now: the answer has the news."""
         with self._lock:
             self._asked.add(id)
         self._wake.set()
 
     def ask_all(self) -> None:
-        """Something has happened, nobody can say what: of long-running jobs, news is asked for once a second."""
+        """Something has changed, and the store cannot say what. Ask for news of long-running jobs, once a second."""
         self._all_asked = True
 
     def _run(self) -> None:
@@ -133,7 +133,7 @@ class Leases:
             for attempt, _ in wanted:  # before it is asked for its block: one of the two sees the other
                 attempt.renewal = under_way
             attempts = [attempt for attempt, moment in wanted if _may_be_written(attempt, moment, now)]
-            if len(attempts) < len(wanted):  # what is asked of the others is asked again
+            if len(attempts) < len(wanted):  # ask for the others again
                 self._asked |= asked & ({attempt.job.id for attempt, _ in wanted} - {one.job.id for one in attempts})
         return attempts
 
@@ -156,8 +156,8 @@ class Leases:
                 self.told(attempt, renewal)
 
     def _may_be_done(self, attempt: Attempt) -> bool:
-        """Its handler has settled it, or is just doing so: then there is nothing left to renew, and it may go on. If it
-        has lost its lease after all, the block it is in will be told."""
+        """Its handler has settled it, or is doing so: then there is nothing left to renew. If the lease is lost, the block
+        finds out."""
         if attempt.settled or attempt.recorded is not None:
             self.let_go([attempt])
             return True
@@ -167,11 +167,11 @@ class Leases:
                 return True
         return False
 
-    # What handlers say while they run
+    # Progress and log lines
 
     def _note(self) -> None:
-        """All that is new, in one go; the leases stay as they are. In a transaction of the handler's own, or in one in
-        which it has completed its job, it waits: the outcome brings it along."""
+        """Write the new progress and log lines of all attempts together. The leases stay as they are. For an attempt
+        that is in a transaction of its handler they wait: the outcome brings them along."""
         now = time.monotonic()
         if now < self._note_at:
             return

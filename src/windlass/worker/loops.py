@@ -32,4 +32,4 @@ async def keep_on(work: Callable[[], Awaitable[T]], is_over: Callable[[], bool])
             if is_over():
                 raise
             task.uncancel()
-            log.warning("the task %s was cancelled by other code, and goes on", task.get_name())
+            log.warning("the task %s was cancelled by other code, and continues", task.get_name())

@@ -199,7 +199,7 @@ class Outbox:
 
 
 def _next_place(batch: list[Ended]) -> Place | None:
-    """Only a batch of one goes on with its chain. Under load, the next jobs queue up behind others."""
+    """Only a batch of one continues its chain. Under load, the next jobs queue up behind others."""
     if len(batch) == 1:
         attempt = batch[0][0]
         place, attempt.next_place = attempt.next_place, None

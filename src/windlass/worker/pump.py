@@ -38,7 +38,7 @@ class Pump:
             try:
                 rest = await self._act(reasons)
                 delay = FIRST_DELAY
-            except Exception as error:  # whatever the store answers with: the next turn may go better
+            except Exception as error:  # any error of the store: the next turn may succeed
                 log.warning(
                     "claiming failed, and is tried again: %s", error, extra={"worker": self.claimer.name},
                     exc_info=not isinstance(error, WindlassError),

@@ -1,6 +1,6 @@
-"""The scheduler, one in each worker: fires what is due by the store's clock, and sleeps until the next tick.
+"""The scheduler, one in each worker: it fires due schedules by the store's clock, and sleeps until the next tick.
 
-Any number of them may run: whoever is first moves the schedule on, and the others find nothing to do.
+Any number of schedulers may run. The first one moves the schedule on, and the others find nothing to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPAIR_SECONDS = 60.0  # between checks that no schedule's next tick is too far 
 class Scheduler:
     def __init__(self, app: Windlass, fired: Callable[[], None], poll_seconds: float) -> None:
         self.app, self.fired, self.poll_seconds = app, fired, poll_seconds
-        self._wrote = False  # what the code declares
+        self._wrote = False  # the declared schedules
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._looked_at: datetime | None = None  # by the store's clock
@@ -53,7 +53,7 @@ class Scheduler:
                 try:
                     await self.rest(await self.look())
                     delay = GLANCE_SECONDS
-                except Exception as error:  # whatever the store answers with: the next look may go better
+                except Exception as error:  # any error of the store: the next look may succeed
                     log.warning("schedules could not be looked at, and will be again: %s", error)
                     await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                     delay = min(2 * delay, LONGEST_DELAY)
@@ -63,14 +63,14 @@ class Scheduler:
                 self._glance.cancel()
 
     async def look(self) -> float:
-        """Write what the code declares, once, and fire what is due: in how many seconds to look again."""
+        """Write the declared schedules, once, and fire the due ones: in how many seconds to look again."""
         if not self._wrote:
             await self.app.awrite_schedules()
             self._wrote = True
         return await self.fire_due()
 
     async def fire_due(self) -> float:
-        """Until nothing is due: in how many seconds to look again."""
+        """Fire until no schedule is due: in how many seconds to look again."""
         while True:
             self._looked = self._loop.time()
             timetable = await self.app.arun_for_worker(lambda: self.app.store.due_schedules(PAGE))
@@ -82,7 +82,7 @@ class Scheduler:
             if not timetable.schedules:
                 break
             done = [await self._fire(schedule, timetable.now, since) for schedule in timetable.schedules]
-            if not any(done):  # what is left cannot be fired here
+            if not any(done):  # the others cannot be fired here
                 return max(GLANCE_SECONDS, self.poll_seconds)
         if timetable.next_at is None:
             return self.poll_seconds
@@ -90,7 +90,7 @@ class Scheduler:
         return min(self.poll_seconds, until + random.uniform(0, min(SPREAD_SECONDS, until)))
 
     async def _repair(self) -> bool:
-        """Bring back what was moved on too far while the store's clock was wrong; whether there was any."""
+        """Repair schedules whose next tick is too far ahead, because the store's clock was wrong: whether any was."""
         repaired = False
         timetable = await self.app.arun_for_worker(self.app.store.schedules)
         for schedule in timetable.schedules:
@@ -133,7 +133,7 @@ class Scheduler:
                 self._loop.call_soon_threadsafe(self._woken.set if hint else self._look_soon)
 
     def _look_soon(self) -> None:
-        """A store that can only say that something has changed says so all the time."""
+        """A store that can only say that something has changed says so all the time: look once a second at most."""
         now = self._loop.time()
         if self._glance_at <= now:
             self._glance_at = max(self._looked + GLANCE_SECONDS, now)

@@ -37,8 +37,8 @@ async def until_end(worker: Worker) -> None:
                 worker.bell.ring(Reason.LOOK)  # a job for which no slot was free may still be there
             elif not cleaned_up:
                 with contextlib.suppress(WindlassError):  # then the next worker does it
-                    await worker.upkeep.rescue()
-                    await worker.upkeep.expire()
+                    await worker.maintenance.rescue()
+                    await worker.maintenance.expire()
                 cleaned_up = True
                 continue
             elif not pump.seems_locked:
@@ -65,7 +65,7 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
     await asyncio.wait(helpers, timeout=0.5)
     await asyncio.to_thread(worker.leases.stop, 0.5)
     with contextlib.suppress(Exception):  # other workers strike it off the list when its heartbeat is late
-        await asyncio.wait_for(worker.upkeep.farewell(), max(0.5, stopping.left(WRITING_SECONDS)))
+        await asyncio.wait_for(worker.maintenance.farewell(), max(0.5, stopping.left(WRITING_SECONDS)))
     await worker.events.close(max(0.5, stopping.left(WRITING_SECONDS)))
     log.info(
         "worker %s has ended: %d done, %d retried, %d failed", worker.identity.name, worker.completed, worker.retried,

@@ -1,7 +1,7 @@
-"""What an attempt needs before its handler is called, where that is more than nothing.
+"""Preparing an attempt before its handler is called: the outputs of its blockers, the mark of a last attempt.
 
-The outputs of what a job has waited for are read when the job is about to start, and bounded: a claim takes many jobs,
-and each may have waited for many.
+The worker reads the outputs of a job's blockers when the job is about to start, and bounds how many bytes it holds: a
+claim takes many jobs, and each may have many blockers.
 
 A job's last attempt is marked in the store right before its handler is called, inside its middleware: the executor
 awaits `attempt.begin`. If the process ends before that, the attempt does not count, and the worker that rescues the job
@@ -64,7 +64,7 @@ class Starting:
             self._bytes -= size
             self._fewer_bytes.set()
 
-    # What it has waited for
+    # Blockers
 
     async def _read_blockers(self, attempt: Attempt) -> int:
         """Their outputs, and how many bytes those are: as soon as others hold few enough."""
@@ -178,7 +178,7 @@ class _Turn:
     def entering(self, in_thread: bool) -> None:
         """The handler is called now: here, or in a thread, which needs a moment in which nothing else is done."""
         if in_thread:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            with suppress(RuntimeError):  # the loop has ended, and with it all waits
                 self._loop.call_soon_threadsafe(self.end_after, STEP_SECONDS)
         else:
             self._loop.call_soon(self.end)

@@ -70,7 +70,7 @@ class Child:
             self.held.pop(UUID(str(message["drop"])), None)
 
     def needs_help(self) -> bool:
-        """Silent for a third of a lease, alive, and not stopped by somebody."""
+        """Silent for a third of a lease, alive, and not stopped by a signal (SIGSTOP)."""
         if not self.held:
             return False
         lease, now = min(self.held.values()), time.monotonic()
@@ -197,7 +197,7 @@ class Supervisor:
 
 
 class Reporter:
-    """In a child: tells the parent what is held; `gone` is called when there is no parent any more."""
+    """In a child: report to the parent which leases it holds. `gone` is called when the parent is gone."""
 
     def __init__(self, descriptor: int, gone: Callable[[], object]) -> None:
         os.set_inheritable(descriptor, False)

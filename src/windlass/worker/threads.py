@@ -32,8 +32,8 @@ class Threads:
     async def run(self, attempt: Attempt, function: Callable[[], Any], kill: Callable[[], None] | None = None) -> Any:
         """The function, in a thread. `kill` ends it for certain, where there is a way.
 
-        A thread is interrupted and waited for, since its work goes on until it has ended. Only when the worker ends
-        is it left behind, and then `attempt.interrupter` stays: a sign that the handler still runs.
+        The worker interrupts a thread and waits for it, because the handler works until it has ended. Only when
+        the worker ends is it left behind. Then `attempt.interrupter` stays: a sign that the handler still runs.
         """
         loop = asyncio.get_running_loop()
         if self._running >= self._count:
@@ -125,6 +125,6 @@ class _Call:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """At the next step of that thread; None takes back what was not raised yet."""
+    """At the next step of that thread. None takes back an exception that was not raised yet."""
     argument = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)

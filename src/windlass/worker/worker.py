@@ -35,6 +35,7 @@ from .executor import Executor
 from .leases import Leases
 from .ledger import Ledger
 from .loops import keep_on
+from .maintenance import Maintenance
 from .outbox import BYTES_WAITING, ROWS_WAITING
 from .outcomes import Outcomes, Tally
 from .processes import refuse_in_child
@@ -44,7 +45,6 @@ from .shutdown import shut_down, until_end
 from .slots import Slots
 from .starting import Starting
 from .stopping import Stopping
-from .upkeep import Upkeep
 from .watchdog import Watchdog
 
 log = Log("windlass.worker")
@@ -94,7 +94,7 @@ class Worker:
                 ("watch", lambda: until_end(self), lambda: self.attempts.closed),
                 ("pump", self.pump.run, lambda: self.claimer.closed),
                 ("outbox", self.outbox.run, lambda: self.attempts.closed),
-                ("upkeep", self.upkeep.run, lambda: self.attempts.closed),
+                ("maintenance", self.maintenance.run, lambda: self.attempts.closed),
                 ("scheduler", self.scheduler.run, lambda: self.attempts.closed),
             )
         ]
@@ -110,7 +110,7 @@ class Worker:
         return self.started
 
     def _say_if_done(self) -> None:
-        """A supervisor replaces a process that has ended, unless that was since nothing was left to do."""
+        """A supervisor replaces a process that has ended, unless the process had nothing left to do."""
         enough = self.ledger.reached_max_jobs
         if self.report is not None and self.until_idle and not enough and not self.stopping.asked.is_set():
             self.report(done=True)
@@ -145,11 +145,11 @@ class Worker:
         self.pump = Pump(
             self.claimer, self.bell, self.attempts.give_back, poll_seconds=self.poll_seconds, until_idle=self.until_idle
         )
-        self.upkeep = Upkeep(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
+        self.maintenance = Maintenance(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, lambda: self.bell.ring(Reason.LOOK), self.poll_seconds)
         await self.scheduler.open()
         try:
-            await self.upkeep.beat()  # before its first job, so that every job's worker is on the list of workers
+            await self.maintenance.beat()  # before its first job, so that every job's worker is on the list of workers
         except StoreUnavailable as error:
             log.warning("the first heartbeat failed: %s", error, extra={"worker": name})
         self.leases.start()

@@ -52,7 +52,7 @@ class Writer:
     async def write(
         self, batch: list[Ended], instead: Iterator[Settlement] | None = None, *, apart: bool = False
     ) -> None:
-        """`instead`: what is written for the one in this batch if it is refused for its content once more."""
+        """`instead`: other settlements for the one in this batch, should it be refused for its content once more."""
         delay, tries = FIRST_DELAY, 0
         while True:
             try:

@@ -1,5 +1,5 @@
-"""What every worker does beside its jobs, now and then and never in step with the others: rescue what dead workers
-hold, end what was not started in time, remove what is no longer to be kept, and say that it is alive."""
+"""Maintenance, by every worker beside its jobs: rescue jobs of dead workers, cancel expired jobs, prune the history, send
+a heartbeat. Random pauses keep the workers from doing it at the same moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_DELAY = 30.0
 GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off the list
 
 
-class Upkeep:
+class Maintenance:
     def __init__(
         self, app: Windlass, describe: Callable[[], WorkerInfo], rescued: Callable[[list[Settlement]], None],
         expired: Callable[[list[Settlement]], None], rescue_seconds: float,
@@ -35,26 +35,26 @@ class Upkeep:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._now_and_then(self.rescue_seconds, self.rescue))
-            group.create_task(self._now_and_then(2 * self.rescue_seconds, self.expire, at_once=True))
-            group.create_task(self._now_and_then(PRUNE_SECONDS, self.prune))
-            group.create_task(self._now_and_then(HEARTBEAT_SECONDS, self.beat))
+            group.create_task(self._repeat(self.rescue_seconds, self.rescue))
+            group.create_task(self._repeat(2 * self.rescue_seconds, self.expire, at_once=True))
+            group.create_task(self._repeat(PRUNE_SECONDS, self.prune))
+            group.create_task(self._repeat(HEARTBEAT_SECONDS, self.beat))
 
-    async def _now_and_then(self, seconds: float, errand: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
+    async def _repeat(self, seconds: float, task: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
         delay = 0.0 if at_once else seconds
         while True:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))
             try:
-                await errand()
+                await task()
                 delay = seconds
             except Exception as error:  # one bad round is not the last
-                log.warning("upkeep: %s failed: %s", errand.__name__, error, extra=self.fields)
+                log.warning("maintenance: %s failed: %s", task.__name__, error, extra=self.fields)
                 delay = min(max(2 * delay, 1.0), LONGEST_DELAY)
 
     async def rescue(self) -> None:
         if not await self.app.arun_for_worker(self.app.store.anyone_lost):
             return
-        # The store may have been away, or locked, for as long as a lease: whoever is alive renews now, and goes first.
+        # The store may have been away, or locked, for as long as a lease. Live workers renew now, before the rescue.
         await asyncio.sleep(RENEW_FIRST_SECONDS)
         while True:
             settlements = await self.app.arun_for_worker(lambda: self.app.rescue_some(RESCUE_PAGE))
