@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import psycopg
 
-from windlass.stores.postgres.store import COPIED, PostgresStore
+from windlass.stores.postgres.dialect import COPIED
+from windlass.stores.postgres.store import PostgresStore
 
 from .measure import Figure, claim, drain, enqueue, in_turn, new_jobs, seconds
 

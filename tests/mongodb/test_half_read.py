@@ -28,10 +28,10 @@ def test_a_chain_that_goes_on_during_the_look_has_not_ended(app: Windlass, monke
         """What a look saw that passed the place of the next job before it was there."""
         looks.append(chains)
         if len(looks) == 1:
-            return store.find_jobs({"_id": {"$in": chains}}, projection, size=len(chains), alone=alone)
+            return store.context.find_jobs({"_id": {"$in": chains}}, projection, size=len(chains), alone=alone)
         return find_chains(chains, projection, alone=alone)
 
-    monkeypatch.setattr(store, "find_chains", sees_the_first_alone)
+    monkeypatch.setattr(store.context, "find_chains", sees_the_first_alone)
     with pytest.raises(TimeoutError):
         first.result(0)
     app.run_worker(until_idle=True)

@@ -15,9 +15,11 @@ from ...operation import Operation, Request
 from ...outcome import Settlement
 from ...policy import KEEP_SECONDS
 from ..store import Change
+from .context import Context, Part
 from .documents import Document, run_at_of, to_line
 from .enqueue import Key, held
 from .settle import Settlements
+from .tallies import Tallies
 
 # What a job that is brought back does not keep. Its error stays, and tells why it is here again.
 OF_ITS_END = (
@@ -26,9 +28,15 @@ OF_ITS_END = (
 )
 
 
-class Actions(Settlements):
+class Actions(Part):
+    """Operations `cancel`, `retry`, `run_now`, `pause`, `resume`."""
+
+    def __init__(self, context: Context, settlements: Settlements, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.settlements, self.tallies = settlements, tallies
+
     def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         waiting: list[tuple[Settlement, Document]] = []
         running: list[UUID] = []
@@ -41,12 +49,12 @@ class Actions(Settlements):
                 changes[id] = change(document, CANCELLED)
         if running:
             noted = {"$set": {"cancel_requested": True}}
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": running}, "state": RUNNING}, noted))
-        yield from self.write_endings(waiting, now)
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": running}, "state": RUNNING}, noted))
+        yield from self.settlements.write_endings(waiting, now)
         return [changes[id] for id in ids]
 
     def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         candidates = list(allowed("bring back", documents))
         taken = yield from self._held_keys(document for _, document in candidates)
@@ -60,12 +68,12 @@ class Actions(Settlements):
             if key is not None:
                 taken.add(key)
             gone.append(document)
-            update = brought_back(document, now, done.get(id))
+            update = retried(document, now, done.get(id))
             writes.append(UpdateOne({"_id": id, "state": document["state"]}, update))
             changes[id] = change(document, update["$set"]["state"])
         if writes:
-            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
-            yield from self.uncount(gone)
+            yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
+            yield from self.tallies.uncount(gone)
         return [changes[id] for id in ids]
 
     def _what_they_waited_for(self, ids: Sequence[UUID]) -> Operation[dict[UUID, bool]]:
@@ -74,7 +82,7 @@ class Actions(Settlements):
             {"$match": {"job": {"$in": [*ids]}}},
             {"$group": {"_id": "$job", "done": {"$min": "$done"}}},
         ]
-        rows = (yield Request(self.edges, "aggregate", (pipeline,))) if ids else ()
+        rows = (yield Request(self.context.edges, "aggregate", (pipeline,))) if ids else ()
         return {row["_id"]: row["done"] for row in rows}
 
     def _held_keys(self, documents: Iterable[Document]) -> Operation[set[Key]]:
@@ -85,12 +93,14 @@ class Actions(Settlements):
                 by_scope[key[:2]].append(key[2])
         taken: set[Key] = set()
         for (tenant, scope), keys in by_scope.items():
-            rows = yield self.find_jobs(held(tenant, scope, keys), {"unique_key": 1}, size=len(keys), alone=False)
+            rows = yield self.context.find_jobs(
+                held(tenant, scope, keys), {"unique_key": 1}, size=len(keys), alone=False
+            )
             taken |= {(tenant, scope, row["unique_key"]) for row in rows}
         return taken
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         waiting: defaultdict[str, list[UUID]] = defaultdict(list)
         for id, document in allowed("run now", documents):
@@ -98,7 +108,7 @@ class Actions(Settlements):
             if run_at_of(document) > now:  # what is due already keeps its place
                 waiting["run_at" if "run_at" in document else "due_at"].append(id)
         for name, those in waiting.items():
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": those}}, {"$set": {name: now}}))
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": those}}, {"$set": {name: now}}))
         return [changes[id] for id in ids]
 
     def pause(self, queue: str) -> Operation[None]:
@@ -109,7 +119,7 @@ class Actions(Settlements):
 
     def _set_paused(self, queue: str, paused: bool) -> Request:
         change = {"$set": {"paused": paused}}
-        return Request(self.queues, "update_one", ({"_id": queue}, change), {"upsert": True}, alone=True)
+        return Request(self.context.queues, "update_one", ({"_id": queue}, change), {"upsert": True}, alone=True)
 
 
 def allowed(event: Event, documents: dict[UUID, Document]) -> Iterable[tuple[UUID, Document]]:
@@ -136,7 +146,7 @@ def key_to_hold(document: Document) -> Key | None:
     return document["tenant"], document.get("unique_scope", ""), document["unique_key"]
 
 
-def brought_back(document: Document, now: datetime, done: bool | None) -> Document:
+def retried(document: Document, now: datetime, done: bool | None) -> Document:
     """Of who held it before nothing is left: whatever they still send is refused. `done`: whether it need not wait for
     others any more; None: it never did. Who waits for its chain is linked to it as before."""
     blocked = done is False

@@ -15,7 +15,7 @@ from pymongo.write_concern import WriteConcern
 
 from ...errors import Conflict, SchemaMismatch, StoreUnavailable
 from ...operation import Transient
-from .failures import NOT_THERE, all_codes, is_undone, translate
+from .errors import NOT_THERE, all_codes, is_undone, translate
 
 if TYPE_CHECKING:
     from .connections import MongoConnections

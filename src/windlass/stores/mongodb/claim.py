@@ -21,9 +21,9 @@ from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
-from .base import Base, Brief, Fresh
+from .context import Brief, Fresh, Part
 from .documents import Document, round_up, to_job, to_key
-from .unlocked import by_halves
+from .skip_locked import by_halves
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
 LOOK_AHEAD = 150  # jobs, at the least, in each look after the first: about a thousand in all
@@ -31,9 +31,11 @@ ORDER = [("rank", 1), ("run_at", 1), ("_id", 1)]
 POLICY_FIELDS = ("max_attempts", "lease_seconds", "keep_seconds", "policy")
 
 
-class Claims(Base):
+class Claims(Part):
+    """Operations `claim` and `adopt`."""
+
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
-        now = yield from self.open_at(request.queue)
+        now = yield from self.context.open_at(request.queue)
         if now is None or request.limit < 1:
             return []
         taken: list[Document] = []
@@ -66,7 +68,7 @@ class Claims(Base):
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         # What was written a moment ago, over a connection that broke, may not have reached a majority yet.
-        find = self.find_jobs({"state": RUNNING, "token": token}, size=1000)
+        find = self.context.find_jobs({"state": RUNNING, "token": token}, size=1000)
         rows = yield Fresh(find.collection, find.method, find.arguments, find.options, find.alone)
         return [to_job(row) for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))]
 
@@ -87,7 +89,9 @@ class Claims(Base):
                 {"rank": after.rank, "run_at": {"$gt": after.run_at}},
                 {"rank": {"$gt": after.rank}},
             ]
-        return Request(self.jobs, "find", (filter,), {"sort": ORDER, "limit": -limit, "batch_size": limit}, alone=True)
+        return Request(
+            self.context.jobs, "find", (filter,), {"sort": ORDER, "limit": -limit, "batch_size": limit}, alone=True
+        )
 
     def _take_unlocked(self, request: ClaimRequest, chosen: Sequence[Document], now: datetime) -> Operation[int]:
         """The driver does not send such a write twice. Whether it was made shows in what bears our token; what does not
@@ -112,10 +116,10 @@ class Claims(Base):
                 "revision": kind.revision,  # None: has none
             }
             if kind.expires:
-                fence["$expr"] = {"$gt": ["$expires_at", self.now_expression]}
+                fence["$expr"] = {"$gt": ["$expires_at", self.context.now_expression]}
             writes.append(UpdateMany(fence, {"$set": changes, "$inc": {"attempt": 1}}, hint="_id_"))
             written += [(document, changes) for document in documents]
-        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        (result,) = yield Brief(self.context.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         for document, changes in written:
             document.update(changes)
             document["attempt"] += 1

@@ -43,10 +43,10 @@ from ...operation import (
     persistent,
 )
 from ..store import Purpose
-from .base import Brief, Fresh, Hurried
 from .blocks import atransaction, check, is_transient, is_unwilling, transaction, was_undone
 from .borrowed import Home, check_session
-from .failures import COMMIT_UNKNOWN, RAISED, translate
+from .context import Brief, Fresh, Hurried
+from .errors import COMMIT_UNKNOWN, RAISED, translate
 from .target import Target
 
 T = TypeVar("T")

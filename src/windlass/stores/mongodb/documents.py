@@ -14,6 +14,7 @@ so that no job is ever due too early or claimed too late.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
@@ -26,7 +27,7 @@ from ...job import Job, NewJob
 from ...lifecycle import BLOCKED
 
 Document: TypeAlias = dict[str, Any]
-Lane: TypeAlias = tuple[str, str]  # tenant and order key
+OrderKey: TypeAlias = tuple[str, str]  # the tenant and the order key itself
 Arriving: TypeAlias = Literal["blocked", "in line"]
 
 NOT_DUE, IN_LINE, HEAD = 0, 1, 2
@@ -88,7 +89,7 @@ def run_at_of(document: Document) -> datetime:
     return moment
 
 
-def lane_of(document: Document) -> Lane:
+def order_key_of(document: Document) -> OrderKey:
     return document["tenant"], document["order_key"]
 
 
@@ -172,3 +173,11 @@ def to_job(document: Document, *, created: bool = True) -> Job:
         get("cancel_requested", False), get("output"), get("finished_at"), get("blockers_left"),
         get("if_failed"), get("chain_trace"), created,
     )  # fmt: skip
+
+
+def last_of_each(rows: Sequence[Document]) -> list[Document]:
+    """The last of the given jobs of each chain. Only the last job of a chain may be live, or be retried."""
+    last: dict[UUID, Document] = {}
+    for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
+        last[chain_of(row)] = row
+    return [*last.values()]

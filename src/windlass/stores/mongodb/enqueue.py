@@ -25,11 +25,11 @@ from ...errors import Conflict
 from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, PENDING
 from ...operation import Operation, Request, Transient
+from ..blockers import with_chains
 from ..store import Enqueued
-from ..waiting import Waiting
-from .base import Base
+from .context import Part
 from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up, to_document, to_job
-from .failures import Duplicate
+from .errors import Duplicate
 
 WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
 RECORD = ("tenant", "scope", "key")  # what the id of a key's record says
@@ -40,11 +40,13 @@ Key: TypeAlias = tuple[str, str, str]  # tenant, scope and key
 Holders: TypeAlias = dict[tuple[bool, str, str, str], Document]  # whether it is a record, tenant, scope, key
 
 
-class Enqueues(Base, Waiting):
+class Enqueue(Part):
+    """Operations `enqueue` and `free_own_key`; it answers the questions of `ChainLookup`."""
+
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         if not jobs:
             return []
-        jobs = yield from self.with_chains(jobs)
+        jobs = yield from with_chains(jobs, self)
         plain = not resent and not any(new.id_given or new.unique_key is not None for new in jobs)
         if plain and len({new.id for new in jobs}) == len(jobs):
             return (yield from self._insert(jobs))
@@ -54,26 +56,20 @@ class Enqueues(Base, Waiting):
 
     def free_own_key(self, id: UUID, token: UUID, scope: str, key: str) -> Operation[None]:
         own = {"_id": id, "token": token, "unique_scope": scope, "unique_key": key, "unique_held": True}
-        yield Request(self.jobs, "update_one", (own, {"$set": {"unique_held": False}}))
+        yield Request(self.context.jobs, "update_one", (own, {"$set": {"unique_held": False}}))
 
     def chains_of(self, ids: Collection[UUID]) -> Operation[dict[UUID, UUID]]:
-        rows = yield self.find_jobs({"_id": {"$in": [*ids]}}, {"chain_id": 1}, size=len(ids))
+        rows = yield self.context.find_jobs({"_id": {"$in": [*ids]}}, {"chain_id": 1}, size=len(ids))
         return {row["_id"]: chain_of(row) for row in rows}
 
     def awaited_by(self, chains: Collection[UUID]) -> Operation[set[UUID]]:
-        rows = yield self.find_chains([*chains], {"state": 1}, alone=False)
+        rows = yield self.context.find_chains([*chains], {"state": 1}, alone=False)
         blocked = [row["_id"] for row in rows if row["state"] == BLOCKED]
-        edges = (yield self.undone(blocked, alone=False)) if blocked else ()
+        edges = (yield self.context.find_open_edges(blocked, alone=False)) if blocked else ()
         return {edge["chain_id"] for edge in edges}
 
-    def one_at_a_time(self) -> Operation[None]:
-        yield Request(self.migrations, "update_one", ({"_id": 1}, {"$inc": {"circles_sought": 1}}))
-
-    def undone(self, ids: Sequence[UUID], *, alone: bool) -> Request:
-        """The edges along which these jobs still wait."""
-        filter = {"job": {"$in": ids}, "done": False}
-        options = {"hint": "by_job", "batch_size": 10_000}
-        return Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options, alone)
+    def lock_cycle_check(self) -> Operation[None]:
+        yield Request(self.context.migrations, "update_one", ({"_id": 1}, {"$inc": {"circles_sought": 1}}))
 
     def _add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
         edges = [
@@ -82,34 +78,34 @@ class Enqueues(Base, Waiting):
             for position, chain in enumerate(new.blockers)
         ]
         if edges:
-            yield Request(self.edges, "insert_many", (edges,), {"ordered": False})
+            yield Request(self.context.edges, "insert_many", (edges,), {"ordered": False})
 
     # Nothing to compare with
 
     def _insert(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
         """One document is atomic by itself; many, or one with edges, are so in a transaction."""
-        now = yield from self.read_now()
+        now = yield from self.context.read_now()
         documents = [to_document(new, now) for new in jobs]
         alone = len(documents) == 1 and not jobs[0].blockers
-        yield Request(self.jobs, "insert_many", (documents,), {"ordered": False}, alone)
+        yield Request(self.context.jobs, "insert_many", (documents,), {"ordered": False}, alone)
         yield from self._add_edges(jobs)
         return [Enqueued(to_job(document), True) for document in documents]
 
     # One job
 
     def _upsert(self, new: NewJob, resent: bool) -> Operation[Enqueued]:
-        now = yield from self.read_now()
+        now = yield from self.context.read_now()
         document = to_document(new, now)
         keyed = "unique_held" in document
         same = {name: document[name] for name in (HELD_KEY if keyed else ("_id",))}
         for _ in range(TRIES):
             if keyed and (new.id_given or resent):
-                known = yield self.find_jobs({"_id": new.id}, size=1)
+                known = yield self.context.find_jobs({"_id": new.id}, size=1)
                 if known:
                     return Enqueued(to_job(known[0], created=False), False)
             change = {"$setOnInsert": document}
             try:
-                (result,) = yield Request(self.jobs, "update_one", (same, change), {"upsert": True}, alone=True)
+                (result,) = yield Request(self.context.jobs, "update_one", (same, change), {"upsert": True}, alone=True)
             except Duplicate:
                 continue
             if result.upserted_id is not None:
@@ -121,7 +117,7 @@ class Enqueues(Base, Waiting):
 
     def _yield_to_holder(self, new: NewJob, same: Document, now: datetime) -> Operation[Document | None]:
         """The job that is there, rewritten if that was asked; None where it has gone meanwhile."""
-        found: Sequence[Any] = yield self.find_jobs(same, size=1)
+        found: Sequence[Any] = yield self.context.find_jobs(same, size=1)
         if not found:
             return None
         if new.on_conflict == "raise" and found[0]["_id"] != new.id:
@@ -131,25 +127,25 @@ class Enqueues(Base, Waiting):
             filter["lane"] = found[0].get("lane")
             options = {"return_document": ReturnDocument.AFTER}
             update = rewrite(rewritten(new, found[0], now))
-            found = yield Request(self.jobs, "find_one_and_update", (filter, update), options, alone=True)
+            found = yield Request(self.context.jobs, "find_one_and_update", (filter, update), options, alone=True)
         return found[0]  # type: ignore[no-any-return]
 
     # Many jobs, or keys that outlive them
 
     def _resolve(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
-        now = yield from self.read_now()
+        now = yield from self.context.read_now()
         ids = [new.id for new in jobs]
-        known = yield self.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
+        known = yield self.context.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
         holders = yield from self._holders(jobs, now)
         batch = Batch(now, {document["_id"]: document for document in known}, holders)
         answers = [batch.add(new) for new in jobs]
         if batch.writes:
-            yield Request(self.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
+            yield Request(self.context.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
         if batch.records:
-            yield Request(self.keys, "bulk_write", (batch.records,), {"ordered": False})
+            yield Request(self.context.keys, "bulk_write", (batch.records,), {"ordered": False})
         waiting = [new.id for new in batch.added if new.blockers]
         if waiting:  # a job of that id that was not to be kept may have left some
-            yield Request(self.edges, "delete_many", ({"job": {"$in": waiting}},))
+            yield Request(self.context.edges, "delete_many", ({"job": {"$in": waiting}},))
         yield from self._add_edges(batch.added)
         return [Enqueued(to_job(document, created=created), created) for document, created in answers]
 
@@ -164,7 +160,7 @@ class Enqueues(Base, Waiting):
                 by_scope[new.tenant, new.unique_scope].add(new.unique_key)
         holders: Holders = {}
         for (tenant, scope), keys in sorted(by_scope.items()):
-            for document in (yield self.find_jobs(held(tenant, scope, keys), size=len(keys), alone=False)):
+            for document in (yield self.context.find_jobs(held(tenant, scope, keys), size=len(keys), alone=False)):
                 holders[False, tenant, scope, document["unique_key"]] = document
         if records:
             holders |= yield from self._recorded_holders(sorted(records), now)
@@ -172,10 +168,10 @@ class Enqueues(Base, Waiting):
 
     def _recorded_holders(self, keys: Sequence[Key], now: datetime) -> Operation[Holders]:
         filter = {"_id": {"$in": [record_id(*key) for key in keys]}}
-        found = yield Request(self.keys, "find", (filter,), {"batch_size": len(keys) + 1})
+        found = yield Request(self.context.keys, "find", (filter,), {"batch_size": len(keys) + 1})
         records = [record for record in found if record.get("ends_at") is None or record["ends_at"] > now]
         ids = [record["job_id"] for record in records]
-        rows = yield self.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
+        rows = yield self.context.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
         documents = {row["_id"]: row for row in rows}
         return {
             (True, *(record["_id"][name] for name in RECORD)): documents.get(record["job_id"]) or bygone(record)

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
 from pymongo import UpdateMany, UpdateOne
 
+from ...job import Job
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
 from ...logs import Log
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Lease, Note, Reason, Refusal, Renewal
-from .base import BRIEF
+from .context import BRIEF, Context, Part
 from .documents import Document, to_job, to_key
 from .settle import Settlements
-from .unlocked import plainly_or_by_halves
+from .skip_locked import plainly_or_by_halves
 
 log = Log("windlass.store")
 
 EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 
 
-class Leases(Settlements):
-    random: Callable[[], float] = random.random
+class Leases(Part):
+    """Operations `begin`, `note`, `renew`, `hold`, `seize`, `anyone_lost`, `rescue` and `expire`."""
+
+    def __init__(self, context: Context, settlements: Settlements) -> None:
+        super().__init__(context)
+        self.settlements = settlements
 
     def begin(self, leases: Sequence[Lease]) -> Operation[list[Refusal]]:
         if not leases:
@@ -35,7 +40,7 @@ class Leases(Settlements):
         if sum(counts) == len(leases):
             return []
         ids = list({lease.id for lease in leases})
-        rows = yield self.find_jobs({"_id": {"$in": ids}}, {"token": 1, "state": 1}, size=len(ids))
+        rows = yield self.context.find_jobs({"_id": {"$in": ids}}, {"token": 1, "state": 1}, size=len(ids))
         documents = {row["_id"]: row for row in rows}
         reasons = [(lease, why_lost(lease, documents.get(lease.id))) for lease in leases if lease not in locked]
         refused = [Refusal(lease.id, "locked", lease.token) for lease in locked]
@@ -43,7 +48,7 @@ class Leases(Settlements):
 
     def _begin(self, leases: Sequence[Lease]) -> Operation[int]:
         writes = [UpdateOne(fence_of(lease), {"$set": {"begun": True}}, hint="_id_") for lease in leases]
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
         return int(result.matched_count)
 
     def note(self, notes: Sequence[Note]) -> Operation[None]:
@@ -51,7 +56,7 @@ class Leases(Settlements):
 
     def _note(self, notes: Sequence[Note]) -> Operation[None]:
         writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
-        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
 
     def renew(self, leases: Sequence[Lease]) -> Operation[list[Renewal]]:
         if not leases:
@@ -59,7 +64,7 @@ class Leases(Settlements):
         _, locked = yield from plainly_or_by_halves(leases, self._renew)
         ids = list({lease.id for lease in leases})
         projection = dict.fromkeys(("token", "state", "leased_until", "cancel_requested"), 1)
-        rows = yield self.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
+        rows = yield self.context.find_jobs({"_id": {"$in": ids}}, projection, size=len(ids))
         documents = {row["_id"]: row for row in rows}
         return [renewal_of(lease, documents.get(lease.id), locked=lease in locked) for lease in leases]
 
@@ -73,13 +78,13 @@ class Leases(Settlements):
             )
             for (token, seconds, progress), ids in groups.items()
         ]
-        yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
 
     def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
         if not tokens:
             return 0
         held = {"state": RUNNING, "token": {"$in": [*tokens]}}
-        found = yield Request(self.jobs, "find", (held, {"_id": 1}), {"batch_size": 10_000}, alone=True)
+        found = yield Request(self.context.jobs, "find", (held, {"_id": 1}), {"batch_size": 10_000}, alone=True)
         change = self._renewed("$lease_seconds")
         counts, _ = yield from plainly_or_by_halves(
             [row["_id"] for row in found], lambda ids: self._write(ids, held, change)
@@ -89,27 +94,34 @@ class Leases(Settlements):
     def _write(self, ids: Sequence[UUID], which: Document, change: Document | list[Document]) -> Operation[int]:
         """On those of these jobs that still are such; how many."""
         filter = {**which, "_id": {"$in": [to_key(id) for id in ids]}}
-        (result,) = yield Request(self.jobs, "update_many", (filter, change), {"hint": "_id_"})
+        (result,) = yield Request(self.context.jobs, "update_many", (filter, change), {"hint": "_id_"})
         return int(result.matched_count)
 
     def _renewed(self, seconds: float | str, progress: str | None = None) -> list[Document]:
         """`seconds`: so many, or the field that says."""
-        now = self.now_expression
+        now = self.context.now_expression
         until = {"$add": [now, {"$multiply": [seconds, 1000]}]}
         changes: Document = {"leased_until": {"$ifNull": [until, "$leased_until"]}, "heard_at": now}
         if progress is not None:
             changes["progress"] = {"$literal": progress}
         return [{"$set": changes}]
 
+    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
+        filter = {"_id": {"$in": list(ids)}, "state": RUNNING}
+        change = {"$set": {"token": token}, "$unset": {"worker": ""}}
+        yield Request(self.context.jobs, "update_many", (filter, change))
+        rows = yield Request(self.context.jobs, "find", ({**filter, "token": token},))
+        return [to_job(row) for row in rows]
+
     def anyone_lost(self) -> Operation[bool]:
-        lost = {"state": RUNNING, "$expr": {"$lte": ["$leased_until", self.now_expression]}}
-        rows = yield Request(self.jobs, "find", (lost, {"_id": 1}), {"limit": 1}, alone=True)
+        lost = {"state": RUNNING, "$expr": {"$lte": ["$leased_until", self.context.now_expression]}}
+        rows = yield Request(self.context.jobs, "find", (lost, {"_id": 1}), {"limit": 1}, alone=True)
         return bool(rows)
 
     def rescue(self, limit: int, *, stale_before: datetime | None = None) -> Operation[list[Settlement]]:
         if limit < 1:
             return []
-        lost: Document = {"$expr": {"$lte": ["$leased_until", self.now_expression]}}
+        lost: Document = {"$expr": {"$lte": ["$leased_until", self.context.now_expression]}}
         if stale_before is not None:
             # Who has not renewed yet was heard of when he claimed.
             before = {"$lt": stale_before}
@@ -117,7 +129,7 @@ class Leases(Settlements):
         documents, token = yield from self._take_over({"state": RUNNING, **lost}, limit)
         over = stagger_seconds(len(documents))
         settlements = [self._decide(document, token, over) for document in documents]
-        refused = {refusal.id for refusal in (yield from self.settle(settlements))}
+        refused = {refusal.id for refusal in (yield from self.settlements.settle(settlements))}
         return [settlement for settlement in settlements if settlement.id not in refused]
 
     def _take_over(self, lost: Document, limit: int) -> Operation[tuple[Sequence[Document], UUID]]:
@@ -127,24 +139,24 @@ class Leases(Settlements):
         as before, and the next one takes them over from it."""
         token = uuid4()
         options = {"limit": limit, "batch_size": limit + 1}
-        found = yield Request(self.jobs, "find", (lost, {"_id": 1}), options, alone=True)
+        found = yield Request(self.context.jobs, "find", (lost, {"_id": 1}), options, alone=True)
         if not found:
             return [], token
         ids = [document["_id"] for document in found]
         yield from plainly_or_by_halves(ids, lambda some: self._write(some, lost, {"$set": {"token": token}}))
-        taken = yield self.find_jobs({"_id": {"$in": ids}, "state": RUNNING, "token": token}, size=len(found))
+        taken = yield self.context.find_jobs({"_id": {"$in": ids}, "state": RUNNING, "token": token}, size=len(found))
         return taken, token
 
     def expire(self, limit: int) -> Operation[list[Settlement]]:
         if limit < 1:
             return []
-        now = yield from self.read_now()
+        now = yield from self.context.read_now()
         # Nearly always there is nothing: then no transaction is begun for it.
         if not (yield from self._too_late(now, 1, alone=True)):
             return []
         found = yield from self._too_late(now, limit)
         settlements = [decide_expiry(document["_id"], document["expires_at"]) for document in found]
-        yield from self.write_endings(zip(settlements, found, strict=True), now)
+        yield from self.settlements.write_endings(zip(settlements, found, strict=True), now)
         return settlements
 
     def _too_late(self, now: datetime, limit: int, *, alone: bool = False) -> Operation[list[Document]]:
@@ -154,12 +166,12 @@ class Leases(Settlements):
             filter, left = {"state": state, "expires_at": {"$lte": now}}, limit - len(found)
             options = {"sort": [("expires_at", 1)], "limit": left, "batch_size": left + 1, "hint": index}
             if left:
-                found += yield Request(self.jobs, "find", (filter, BRIEF), options, alone)
+                found += yield Request(self.context.jobs, "find", (filter, BRIEF), options, alone)
         return found
 
     def _decide(self, document: Document, token: UUID, over: float) -> Settlement:
         return decide_any_rescue(
-            document["_id"], token, lambda: to_job(document), random=self.random, stagger_seconds=over,
+            document["_id"], token, lambda: to_job(document), random=random.random, stagger_seconds=over,
             begun=document.get("begun", True),
         )  # fmt: skip
 

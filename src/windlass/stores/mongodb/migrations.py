@@ -16,9 +16,9 @@ from pymongo import IndexModel
 from ...errors import SchemaMismatch
 from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
-from .base import Base
+from .context import Part
 from .documents import HEAD, IN_LINE
-from .failures import Duplicate, NoSuchIndex
+from .errors import Duplicate, NoSuchIndex
 
 HINTS_KEPT = 300  # seconds
 
@@ -206,11 +206,13 @@ LATEST = MIGRATIONS[-1].version
 DROPPED = {drop for migration in MIGRATIONS for drop in migration.drops}  # what nobody need make any more
 
 
-class Migrations(Base):
+class Migrations(Part):
+    """Operations `migrate`, `check_schema`, `script`."""
+
     def migrate(self) -> Operation[list[str]]:
         if (yield from self.check_schema()):
             return []
-        rows = yield Request(self.migrations, "find", ({}, {"_id": 1}), alone=True)
+        rows = yield Request(self.context.migrations, "find", ({}, {"_id": 1}), alone=True)
         there = {row["_id"] for row in rows}
         missing = [migration for migration in MIGRATIONS if migration.version not in there]
         done = False
@@ -222,7 +224,7 @@ class Migrations(Base):
 
     def _apply(self, migration: Migration) -> Operation[None]:
         for rewriting in migration.rewritings:
-            yield rewriting.at(self.prefix)
+            yield rewriting.at(self.context.prefix)
         wanted = [index for index in migration.indexes if (index.collection, index.name) not in DROPPED]
         for collection in sorted({index.collection for index in wanted}):
             models = [
@@ -230,10 +232,10 @@ class Migrations(Base):
                 for index in wanted
                 if index.collection == collection
             ]
-            yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
+            yield Request(self.context.prefix + collection, "create_indexes", (models,), alone=True)
         for collection, name in migration.drops:
             with suppress(NoSuchIndex):
-                yield Request(self.prefix + collection, "drop_index", (name,), alone=True)
+                yield Request(self.context.prefix + collection, "drop_index", (name,), alone=True)
 
     def _record(self, migration: Migration) -> Operation[bool]:
         now = {"$cond": [{"$eq": [{"$type": "$applied_at"}, "missing"]}, "$$NOW", "$applied_at"]}
@@ -241,14 +243,14 @@ class Migrations(Base):
         change, options = [{"$set": fields}], {"upsert": True}
         try:
             (result,) = yield Request(
-                self.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
+                self.context.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
             )
         except Duplicate:
             return False
         return result.upserted_id is not None
 
     def check_schema(self) -> Operation[bool]:
-        rows = yield Request(self.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
+        rows = yield Request(self.context.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
         if not rows:
             return False
         newest = rows[0]
@@ -265,7 +267,7 @@ class Migrations(Base):
         for migration in MIGRATIONS:
             lines.append(f"// {migration.name}")
             for rewriting in migration.rewritings:
-                request = rewriting.at(self.prefix)
+                request = rewriting.at(self.context.prefix)
                 head, *rest = request.method.split("_")
                 method = head + "".join(part.title() for part in rest)
                 arguments = ", ".join(map(json.dumps, request.arguments))
@@ -273,16 +275,16 @@ class Migrations(Base):
             for index in migration.indexes:
                 options = json.dumps({"name": index.name, **index.options})
                 lines.append(
-                    f'db.getCollection("{self.prefix}{index.collection}")'
+                    f'db.getCollection("{self.context.prefix}{index.collection}")'
                     f".createIndex({json.dumps(dict(index.keys))}, {options});"
                 )
             lines += [
-                f'db.getCollection("{self.prefix}{collection}").dropIndex("{name}");'
+                f'db.getCollection("{self.context.prefix}{collection}").dropIndex("{name}");'
                 for collection, name in migration.drops
             ]
             record = json.dumps({"name": migration.name, "min_compatible": migration.min_compatible})
             lines.append(
-                f'db.getCollection("{self.migrations}").updateOne({{_id: {migration.version}}}, '
+                f'db.getCollection("{self.context.migrations}").updateOne({{_id: {migration.version}}}, '
                 f"{{$setOnInsert: {record}, $currentDate: {{applied_at: true}}}}, {{upsert: true}});"
             )
         return "\n".join(lines) + "\n"

@@ -23,10 +23,10 @@ from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
 from ...policy import kept_seconds
 from ..store import HandedOver, Refusal, may_be_handed_over
-from .base import Brief
+from .context import Brief, Context, Part
+from .dependents import Dependents, Judged, has_dependents
 from .documents import Document, round_up, to_job, to_key
-from .endings import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
-from .entangled import Entangled, Judged, hangs_on
+from .settlement_writes import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
 from .tallies import Slot, Tallies, slot_of
 
 AT_ONCE = 10_000  # settlements; their ids must fit into one document
@@ -36,7 +36,13 @@ SETTLED_BY = dict.fromkeys(("queue", "type", "keep_seconds", "cancel_requested",
 Groups = dict[Ending, list[Member]]
 
 
-class Settlements(Entangled, Tallies):
+class Settlements(Part):
+    """Operations `settle` and `hand_over`."""
+
+    def __init__(self, context: Context, dependents: Dependents, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.dependents, self.tallies = dependents, tallies
+
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
         refusals: list[Refusal] = []
         for start in range(0, len(settlements), AT_ONCE):
@@ -48,7 +54,7 @@ class Settlements(Entangled, Tallies):
     def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
         job = settlement.continues
         wanted = job is not None and may_be_handed_over(job)
-        now = (yield from self.open_at(job.queue)) if job is not None and wanted else None
+        now = (yield from self.context.open_at(job.queue)) if job is not None and wanted else None
         refusals = yield from self._settle_together([settlement])
         if refusals or job is None or now is None:
             return HandedOver(refusals)
@@ -57,13 +63,13 @@ class Settlements(Entangled, Tallies):
         fresh = {"_id": job.id, "state": PENDING, "attempt": 0}
         options = {"return_document": ReturnDocument.AFTER}
         update = {"$set": changes, "$inc": {"attempt": 1}}
-        found = yield Request(self.jobs, "find_one_and_update", (fresh, update), options)
+        found = yield Request(self.context.jobs, "find_one_and_update", (fresh, update), options)
         return HandedOver([], to_job(found[0]) if found[0] is not None else None)
 
     # In a transaction
 
     def _settle_together(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
-        documents, now = yield from self.read_brief(settlement.id for settlement in settlements)
+        documents, now = yield from self.context.read_brief(settlement.id for settlement in settlements)
         accepted, refusals = judge_all(settlements, documents)
         yield from self.write_endings(accepted, now)
         return refusals
@@ -74,11 +80,11 @@ class Settlements(Entangled, Tallies):
         while judged:  # what ends may cancel others, which end the same way
             groups, slots = grouped(judged, now)
             writes = writes_of(groups, now)
-            (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+            (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
             if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
                 raise Transient("a job changed while it was being settled")
-            yield from self.add_tallies({slot: len(ids) for slot, ids in slots.items()})
-            judged = yield from self.end_entangled([one for one in judged if hangs_on(*one)], now)
+            yield from self.tallies.add({slot: len(ids) for slot, ids in slots.items()})
+            judged = yield from self.dependents.after_end([one for one in judged if has_dependents(*one)], now)
 
     # Without one
 
@@ -104,32 +110,32 @@ class Settlements(Entangled, Tallies):
         now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # once is enough
         projection = {**SETTLED_BY, "now": now} | ({"token": 1} if len(tokens) > 1 else {})
         options = {"batch_size": len(ids) + 1, "hint": "_id_"}
-        rows = yield Request(self.jobs, "find", (filter, projection), options, alone=True)
+        rows = yield Request(self.context.jobs, "find", (filter, projection), options, alone=True)
         documents = {row["_id"]: row for row in rows}
         if len(rows) == len(ids) and (
             len(tokens) == 1 or all(documents[one.id]["token"] == one.token for one in settlements)
         ):
             accepted = [(settlement, documents[settlement.id]) for settlement in settlements]
-            return accepted, [], self.by_our_clock(documents[ids[0]]["now"])
-        documents, moment = yield from self.read_brief(ids, alone=True)
+            return accepted, [], self.context.by_our_clock(documents[ids[0]]["now"])
+        documents, moment = yield from self.context.read_brief(ids, alone=True)
         return *judge_all(settlements, documents), moment
 
     def _write_each(self, accepted: Sequence[Judged], now: datetime) -> Operation[list[Settlement]]:
         """Those that could not be written, since their job has changed."""
         groups, slots = grouped(accepted, now)
         mark = ObjectId()
-        announced = yield from self.announce(slots, mark, now)
+        announced = yield from self.tallies.announce(slots, mark, now)
         writes = writes_of(groups, now, mark=mark)
-        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        (result,) = yield Brief(self.context.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         if result.matched_count + result.deleted_count == len(accepted):
-            yield from self.confirm(announced)
+            yield from self.tallies.confirm(announced)
             return []
-        documents, _ = yield from self.read_brief((settlement.id for settlement, _ in accepted), alone=True)
+        documents, _ = yield from self.context.read_brief((settlement.id for settlement, _ in accepted), alone=True)
         # Whoever sends the same at the same millisecond leaves what looks like ours.
         written = documents.items() if result.matched_count else ()
         ours = {id for id, document in written if document.get("counted_by") == mark}
         each = [[id for key in ids if (id := key.as_uuid()) in ours] for ids in slots.values()]
-        yield from self.correct(dict(zip(announced, each, strict=True)), alone=True)
+        yield from self.tallies.correct(dict(zip(announced, each, strict=True)), alone=True)
         return missed(accepted, documents, result.deleted_count)
 
 
@@ -151,9 +157,9 @@ def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]
 def parted(accepted: list[Judged]) -> tuple[list[Judged], list[Settlement]]:
     """Those that can be written each by itself, and those that need a transaction. What is to leave no trace goes with
     the latter: where the transaction has to be repeated, it could not be found again."""
-    if not any(hangs_on(*one) for one in accepted):
+    if not any(has_dependents(*one) for one in accepted):
         return accepted, []
-    together = [one for one, document in accepted if hangs_on(one, document) or leaves_no_trace(one, document)]
+    together = [one for one, document in accepted if has_dependents(one, document) or leaves_no_trace(one, document)]
     rest = {id(one) for one in together}
     return [one for one in accepted if id(one[0]) not in rest], together
 

@@ -28,7 +28,7 @@ from pymongo import UpdateOne
 from ...clock import EPOCH
 from ...lifecycle import State
 from ...operation import Operation, Request
-from .base import Base, Hurried
+from .context import Hurried, Part
 from .documents import Document, to_key
 
 FINEST, COARSEST = 1, 3600  # seconds
@@ -62,18 +62,18 @@ def slot_of_finished(document: Document) -> Slot:
     return slot_of(document["queue"], document["type"], document["state"], purge_at, keep_seconds)
 
 
-class Tallies(Base):
-    def add_tallies(self, counts: Mapping[Slot, int]) -> Operation[None]:
+class Tallies(Part):
+    def add(self, counts: Mapping[Slot, int]) -> Operation[None]:
         """Insert only: no two transactions ever wait for each other here."""
         documents = [{**_fields(slot), "count": count, "raw": True} for slot, count in counts.items() if count]
         if documents:
-            yield Request(self.tallies, "insert_many", (documents,), {"ordered": False})
+            yield Request(self.context.tallies, "insert_many", (documents,), {"ordered": False})
 
     def uncount(self, gone: Sequence[Document]) -> Operation[None]:
         """Of finished jobs, as they were, that this transaction deletes or brings back."""
         counts = Counter[Slot]()
         counts.subtract(map(slot_of_finished, gone))
-        yield from self.add_tallies(counts)
+        yield from self.add(counts)
         taken_away: defaultdict[ObjectId, list[UUID]] = defaultdict(list)
         for document in gone:
             if "counted_by" in document:
@@ -81,9 +81,9 @@ class Tallies(Base):
         if not taken_away:
             return
         announced = {"since": {"$exists": True}, "mark": {"$in": [*taken_away]}}
-        for one in (yield Request(self.tallies, "find", (announced, {"mark": 1}))):
+        for one in (yield Request(self.context.tallies, "find", (announced, {"mark": 1}))):
             change = {"$push": {"taken_away": {"$each": taken_away[one["mark"]]}}}
-            yield Request(self.tallies, "update_one", ({"_id": one["_id"], **announced}, change))
+            yield Request(self.context.tallies, "update_one", ({"_id": one["_id"], **announced}, change))
 
     # Outside transactions
 
@@ -96,7 +96,7 @@ class Tallies(Base):
             for slot, ids in members.items()
         ]
         if documents:
-            yield Hurried(self.tallies, "insert_many", (documents,), {"ordered": False}, alone=True)
+            yield Hurried(self.context.tallies, "insert_many", (documents,), {"ordered": False}, alone=True)
         return [document["_id"] for document in documents]
 
     def confirm(self, announced: Sequence[ObjectId]) -> Operation[None]:
@@ -105,7 +105,7 @@ class Tallies(Base):
             change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": dict.fromkeys(ANNOUNCED, "")}
             filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
             # A majority has it when the settlement returns: whoever counts then, with majority reads, sees it.
-            yield Request(self.tallies, "update_many", (filter, change), alone=True)
+            yield Request(self.context.tallies, "update_many", (filter, change), alone=True)
 
     def correct(self, written: Mapping[ObjectId, Sequence[UUID]], *, alone: bool) -> Operation[None]:
         """It was done in part: these jobs of each announcement bear its mark, and those that were taken away did."""
@@ -120,24 +120,26 @@ class Tallies(Base):
             for id, jobs in written.items()
         ]
         if changes:
-            yield Request(self.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
+            yield Request(self.context.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
 
     # Upkeep
 
     def recount_forgotten(self, now: datetime) -> Operation[None]:
         """Look at the jobs of what was announced and neither confirmed nor corrected."""
         filter = {"since": {"$lt": now - FORGOTTEN}}
-        forgotten = yield Request(self.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
+        forgotten = yield Request(self.context.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
         written: dict[ObjectId, list[UUID]] = {}
         for one in forgotten:
             marked = {"_id": {"$in": one["ids"]}, "counted_by": one["mark"]}
             options = {"hint": "_id_", "batch_size": len(one["ids"]) + 1}
-            rows = yield Request(self.jobs, "find", (marked, {"_id": 1}), options)
+            rows = yield Request(self.context.jobs, "find", (marked, {"_id": 1}), options)
             written[one["_id"]] = [row["_id"] for row in rows]
         yield from self.correct(written, alone=False)
 
-    def fold_tallies(self) -> Operation[None]:
-        raw = yield Request(self.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001})
+    def fold(self) -> Operation[None]:
+        raw = yield Request(
+            self.context.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001}
+        )
         if not raw:
             return
         sums: Counter[Slot] = Counter()
@@ -147,8 +149,8 @@ class Tallies(Base):
             UpdateOne({"_id": _fields(slot)}, {"$inc": {"count": count}, "$setOnInsert": _fields(slot)}, upsert=True)
             for slot, count in sums.items()
         ]
-        yield Request(self.tallies, "bulk_write", (folds,), {"ordered": False})
-        yield Request(self.tallies, "delete_many", ({"_id": {"$in": [one["_id"] for one in raw]}},))
+        yield Request(self.context.tallies, "bulk_write", (folds,), {"ordered": False})
+        yield Request(self.context.tallies, "delete_many", ({"_id": {"$in": [one["_id"] for one in raw]}},))
 
 
 def _fields(slot: Slot) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from ...errors import InvalidInput, StoreUnavailable
-from .failures import STANDALONE
+from .errors import STANDALONE
 
 SELECTION_MILLISECONDS = 5000
 ANSWER_SECONDS = 30.0  # that an answer may take, of the client and of the server, where the URL does not say

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from ...job import Job, Moment, NewJob, read_moment
 from ...operation import Row
+from ...schedule import Schedule
 
 # What a job is read from, in this order, from the live table and from history alike: the order of its fields.
 COMMON = (
@@ -69,3 +70,22 @@ def new_job(job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment 
         job.unique_key, job.order_key, job.chain_id, job.chain_index, job.trace, if_failed_raw=job.if_failed,
         chain_trace=job.chain_trace,
     )  # fmt: skip
+
+
+def shared_placeholders(names: Mapping[str, str]) -> dict[str, str]:
+    """The names of a dialect, and the lists of columns. One list for both tables, with NULLs for columns that one of
+    them lacks."""
+    no_moment = f"CAST(NULL AS {names['moment']})"
+    return {
+        **names,
+        "live_columns": f"{_columns(names, [*COMMON, *LIVE_ONLY])}, CAST(NULL AS text), {no_moment}, "
+        f"{_columns(names, LAST)}",
+        "finished_columns": f"{_columns(names, COMMON)}, {no_moment}, {names['false']}, "
+        f"{_columns(names, FINISHED_ONLY)}, CAST(NULL AS integer), {_columns(names, LAST[1:])}",
+        "schedule_columns": ", ".join(f"s.{name}" for name in Schedule.__struct_fields__),
+    }
+
+
+def _columns(names: Mapping[str, str], columns: Iterable[str]) -> str:
+    """A select list: each by its name, or as the dialect reads it."""
+    return ", ".join(names.get(f"read_{name}", f"{names['alias']}{name}") for name in columns)

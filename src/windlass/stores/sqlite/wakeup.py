@@ -29,6 +29,9 @@ class SqliteWakeup(Hub):
                 for hint in told:
                     wakeup.tell(hint)
 
+    def deliver(self, hints: list[Hint]) -> None:
+        """Nothing: `send` reaches this process, and other processes see that the file has changed."""
+
     def watch(self, stopping: threading.Event) -> None:
         if self.path == ":memory:":
             stopping.wait()

@@ -1,4 +1,4 @@
-"""What all operations of the MongoDB store share: the names of its collections, its clock, its commonest requests."""
+"""The context that all parts of the MongoDB store share: collections, clock, frequent requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..wakeup import Hint
 from .documents import MILLISECOND, Document, round_down
 from .wakeup import to_documents
 
-# What a decision about a job needs to know of it, without its payloads.
+# The fields of a job that a decision needs, without its payloads.
 BRIEF = dict.fromkeys(
     (
         *("state", "queue", "type", "tenant", "token", "previous_token", "run_at", "expires_at", "counted_by"),
@@ -25,31 +25,33 @@ BRIEF = dict.fromkeys(
     1,
 )
 
-ANY_MOMENT = {"$gte": datetime(1, 1, 1, tzinfo=UTC)}  # of jobs that can be claimed, sooner or later; others have none
+ANY_MOMENT = {
+    "$gte": datetime(1, 1, 1, tzinfo=UTC)
+}  # `run_at` of jobs that can be claimed sooner or later; other jobs have none
 
 
 @dataclass(frozen=True, slots=True)
 class Hurried(Request):
-    """A write that need not wait until a majority has it: because one that waits comes after it, and the server keeps
-    their order; or because to lose it does no harm."""
+    """A write that does not wait for a majority. Either a write that waits follows it, and the server keeps their
+    order; or its loss does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brief(Request):
-    """A write that is given up soon: one of its documents may be locked by another's transaction, and the rest can be
-    had without it."""
+    """A write that is given up soon: another transaction may have locked one of its documents, and the others can be
+    written without it."""
 
     seconds: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh(Request):
-    """A read that sees what the primary has, whether or not a majority has it. What is found may be undone yet: for
-    what is fenced when it is written."""
+    """A read of the newest data of the primary, whether or not a majority has it. A fail-over may undo that data, so
+    the writes that follow are fenced."""
 
 
-class Base:
-    clock: Clock
+class Context:
+    """One queue in one database: the names of its collections, its clock, its frequent requests."""
 
     def __init__(self, prefix: str, clock: Clock | None) -> None:
         self.clock = clock or Clock()
@@ -61,29 +63,30 @@ class Base:
         self.queues = f"{prefix}queues"
         self.tallies = f"{prefix}tallies"
         self.hints = f"{prefix}hints"
-        self.workers_seen = f"{prefix}workers"
-        self.timetable = f"{prefix}schedules"
+        self.workers = f"{prefix}workers"
+        self.schedules = f"{prefix}schedules"
         self.migrations = f"{prefix}migrations"
 
     # Time
 
     @property
     def now_expression(self) -> Any:
-        """The server's time, in an expression; moved only by tests."""
+        """The server's time, as an expression. Only tests move it."""
         return {"$add": ["$$NOW", self.clock.offset // MILLISECOND]} if self.clock.offset else "$$NOW"
 
     def by_our_clock(self, server_time: datetime) -> datetime:
         return round_down(server_time + self.clock.offset) if self.clock.offset else server_time
 
     def read_now(self) -> Operation[datetime]:
-        """The server's time, by way of the one document that is always there."""
+        """The server's time, read through the one document that always exists."""
         rows = yield Request(self.migrations, "find", ({"_id": 1}, {"now": "$$NOW"}), alone=True)
         if not rows:
             raise no_schema()
         return self.by_our_clock(rows[0]["now"])
 
     def open_at(self, queue: str) -> Operation[datetime | None]:
-        """The server's time; None if the queue is paused. In one look, by way of the one document that is there."""
+        """The server's time if the queue is open; None if it is paused. One request, through the one document that
+        always exists."""
         paused = {"from": self.queues, "pipeline": [{"$match": {"_id": queue, "paused": True}}], "as": "paused"}
         pipeline = [{"$match": {"_id": 1}}, {"$lookup": paused}, {"$project": {"now": "$$NOW", "paused": 1}}]
         rows = yield Request(self.migrations, "aggregate", (pipeline,), alone=True)
@@ -96,16 +99,16 @@ class Base:
     def find_jobs(
         self, filter: Mapping[str, Any], projection: Mapping[str, Any] | None = None, *, size: int, alone: bool = True
     ) -> Request:
-        """Up to about `size` documents, in one batch: the server's own first batch is 101."""
+        """Up to about `size` documents in one batch. By default the server's first batch has 101."""
         return Request(self.jobs, "find", (filter, projection), {"batch_size": size + 1}, alone)
 
     def read_brief(
         self, ids: Iterable[UUID], *, alone: bool = False
     ) -> Operation[tuple[dict[UUID, Document], datetime]]:
-        """What a decision needs of these jobs, and the time there.
+        """The fields of these jobs that a decision needs, and the server's time.
 
-        In the operation's transaction nothing of it can change until that ends without a write conflict, and then all
-        is tried again. `alone`: as it is at this moment.
+        In the operation's transaction they cannot change: a change by others is a write conflict, and the operation is
+        tried again. `alone`: as they are at this moment.
         """
         wanted = list(dict.fromkeys(ids))
         projection = {**BRIEF, "now": "$$NOW"}
@@ -114,17 +117,30 @@ class Base:
         return {row["_id"]: row for row in rows}, now
 
     def find_chains(self, chains: Sequence[UUID], projection: Mapping[str, Any], *, alone: bool) -> Request:
-        """All jobs of these chains. The first of a chain is the one whose id it bears; an index has the others."""
+        """All jobs of these chains. The id of a chain is that of its first job; an index has the others."""
         members = [{"_id": {"$in": chains}}, {"chain_id": {"$in": chains}, "chain_index": {"$gt": 0}}]
         return self.find_jobs({"$or": members}, projection, size=len(chains), alone=alone)
 
+    def find_open_edges(self, ids: Sequence[UUID], *, alone: bool) -> Request:
+        """The edges to chains that these jobs still wait for."""
+        filter = {"job": {"$in": ids}, "done": False}
+        options = {"hint": "by_job", "batch_size": 10_000}
+        return Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options, alone)
+
     def name_tenant(self, tenant: str) -> Operation[None]:
-        return  # no rule about documents could ask for it
-        yield
+        """Nothing: MongoDB has no rules about documents that could use it."""
+        yield from ()
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         if hints and self.notify:
             yield Request(self.hints, "insert_many", (to_documents([*hints]),), {"ordered": False}, alone=True)
+
+
+class Part:
+    """Some operations of the MongoDB store."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
 
 
 def no_schema() -> SchemaMismatch:

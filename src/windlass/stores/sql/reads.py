@@ -1,17 +1,17 @@
-"""Reading jobs, live and finished, in one statement."""
+"""Reads in SQL: jobs, live and finished, in one statement; and counts of them."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
-from typing import Any, ClassVar
 from uuid import UUID
 
 from ...job import Job
 from ...lifecycle import COMPLETED, FINISHED
 from ...operation import Operation, Statement
-from ..store import Bookmark, Filter
-from .query import Library, Query
-from .rows import RowReader
+from ..store import Blocker, Bookmark, Counts, Filter, Tally
+from .dialect import Part
+from .query import Query
 
 LIVE = "SELECT {live_columns} FROM {jobs} AS j WHERE {condition}"
 HISTORY = "SELECT {finished_columns} FROM {history} AS j WHERE {condition}"
@@ -35,25 +35,17 @@ CONDITIONS = {
 }
 
 
-class Reading:
-    """Part of a store: `get` and `list`."""
+class Reads(Part):
+    """Operations `get`, `list`, `counts`, `paused`, `live_queues`, `head`, `ends`, `blockers`."""
 
-    rows: ClassVar[RowReader]
-
-    @property
-    def sql(self) -> Library:
-        raise NotImplementedError
-
-    def array(self, values: Sequence[Any]) -> Any:
-        """A list as this dialect takes it for a parameter."""
-        raise NotImplementedError
-
-    def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
-        query = self._query("get", ("ids",), f"{LIVE} UNION ALL {HISTORY}", "j.id {in_ids}")
+    def get(self, ids: Sequence[UUID]) -> Operation[builtins.list[Job]]:
+        query = self.over_both_tables("get", ("ids",), f"{LIVE} UNION ALL {HISTORY}", "j.id {in_ids}")
         found = yield Statement(query, {"ids": self.array(ids)}, alone=True)
         return [self.rows.job(row) for row in found]
 
-    def _query(self, name: str, shape: tuple[str, ...], text: str, condition: str) -> Query:
+    def over_both_tables(self, name: str, shape: tuple[str, ...], text: str, condition: str) -> Query:
+        """A query in which `LIVE` and `HISTORY` have this condition, each with the names of its own table."""
+
         def make() -> str:
             live = condition.replace("{own}", "{jobs}").replace("{moment_of}", "created_at")
             history = condition.replace("{own}", "{history}").replace("{moment_of}", "finished_at")
@@ -62,7 +54,35 @@ class Reading:
 
         return self.sql.made((name, *shape), make)
 
-    def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[list[Job]]:
+    def counts(self) -> Operation[Counts]:
+        rows = yield self.statement("counts", alone=True)
+        return Counts(Tally(*row) for row in rows)
+
+    def paused(self) -> Operation[builtins.list[str]]:
+        rows = yield self.statement("paused", alone=True)
+        return [row[0] for row in rows]
+
+    def live_queues(self) -> Operation[builtins.list[str]]:
+        rows = yield self.statement("live_queues", alone=True)
+        return [row[0] for row in rows]
+
+    def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
+        rows = yield self.statement("head", alone=True, tenant=tenant, order_key=order_key)
+        return self.rows.job(rows[0]) if rows else None
+
+    def ends(self, chains: Sequence[UUID]) -> Operation[builtins.list[Job]]:
+        rows = yield self.statement("ends", alone=True, ids=self.array(chains))
+        return [self.rows.job(row) for row in rows]
+
+    def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, builtins.list[Blocker]]]:
+        rows = yield self.statement("blockers", alone=True, ids=self.array(ids))
+        found: dict[UUID, builtins.list[Blocker]] = {}
+        to_uuid = self.rows.to_uuid
+        for job, chain, done, output, failed, trace in rows:
+            found.setdefault(to_uuid(job), []).append(Blocker(to_uuid(chain), bool(done), output, bool(failed), trace))
+        return found
+
+    def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[builtins.list[Job]]:
         names = ("type", "queue", "tenant", "chain", "since", "unique")
         given = {name: getattr(filter, name) for name in names}
         if filter.unique is not None:
@@ -75,17 +95,17 @@ class Reading:
         shape = ["no tenant" if name == "tenant" and not value else name for name, value in given.items()]
         conditions = [CONDITIONS[name] for name in shape]
         if filter.state:
-            # One of six words, and written out, so that a plan for any parameters can use the partial index.
+            # One of six words. It is no parameter, so that a generic plan can use the partial index.
             conditions.append(f"j.state = '{filter.state}'")
             if filter.state != COMPLETED:
-                conditions.append(f"j.state <> '{COMPLETED}'")  # SQLite does not see that this follows
+                conditions.append(f"j.state <> '{COMPLETED}'")  # SQLite does not conclude this by itself
         tables = [HISTORY] if filter.state in FINISHED else [LIVE] if filter.state else [LIVE, HISTORY]
         pages = [PAGE.replace("{table}", table) for table in tables]
         condition = " AND ".join(conditions) or "{true}"
-        # Each table gives its own first page by its index; the two are then merged.
+        # Each table gives its first page through its index; then the two pages are merged.
         text = " UNION ALL ".join(pages) + " ORDER BY 1 DESC LIMIT :limit"
         if filter.by_end:
             text = f"{HISTORY} ORDER BY j.finished_at DESC, j.id DESC LIMIT :limit"
-        query = self._query("list", (*shape, filter.state or ""), text, condition)
+        query = self.over_both_tables("list", (*shape, filter.state or ""), text, condition)
         found = yield Statement(query, {**given, "limit": limit}, alone=True)
         return [self.rows.job(row) for row in found]

@@ -1,6 +1,6 @@
-"""Adding jobs in SQL: in bulk where nothing can collide, else insert, look who holds the key, and try again.
+"""Enqueue in SQL: in bulk where nothing can collide; otherwise insert, find the holders of the keys, and try again.
 
-A conflict is never an error to the database, so the caller's transaction stays usable.
+A conflict is never an error in the database, so the caller's transaction stays usable.
 """
 
 from __future__ import annotations
@@ -8,74 +8,40 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from ...errors import Conflict
 from ...job import Job, NewJob
-from ...operation import Current, Operation, Statement
+from ...operation import Current, Operation
+from ..blockers import with_chains
 from ..store import Enqueued
-from ..waiting import Waiting
-from .query import Library
-from .rows import RowReader, new_job
+from .dialect import Dialect, Part
+from .reads import Reads
+from .rows import new_job
 
-Key: TypeAlias = tuple[str, str, str, str]  # tenant, scope, key, and whether it lives with its job or outlives it
+Key: TypeAlias = tuple[str, str, str, str]  # tenant, scope, key, and whether it ends with its job or outlives it
 
-REPLACED_BY = (
-    "input run_at delay_seconds rank labels expires_at expires_seconds tenant unique_scope unique_key window_seconds"
-).split()
-TRIES = 10  # to insert, or to find who is in the way: a holder can vanish between the two
+TRIES = 10  # to insert, or to find the holder of the key: it can vanish between the two
 
 
-class PlacedJob(NewJob, kw_only=True, gc=False):
-    """A job whose number among the jobs of its order key was drawn before it is inserted."""
+class NumberedJob(NewJob, kw_only=True, gc=False):
+    """A job that got its number among the jobs of its order key before it is inserted."""
 
     seq: int
 
 
-class Enqueueing(Waiting):
-    """Part of a store: `enqueue`."""
+class Enqueue(Part):
+    """Operations `enqueue` and `free_own_key`; it answers the questions of `ChainLookup`."""
 
-    rows: ClassVar[RowReader]
-    has_one_writer: ClassVar[bool]  # then jobs are inserted in the order of their batch, and no two batches deadlock
-
-    @property
-    def sql(self) -> Library:
-        raise NotImplementedError
-
-    def array(self, values: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
-        raise NotImplementedError
-
-    def get(self, ids: Sequence[UUID]) -> Operation[list[Job]]:
-        raise NotImplementedError
-
-    def many(
-        self, name: str, rows: Sequence[msgspec.Struct], *, alone: bool = False, now: Any | None = None
-    ) -> Statement:
-        """One query for many rows. `now`: what `moment` has said."""
-        raise NotImplementedError
-
-    def moment(self, count: int) -> Operation[Any | None]:
-        """The moment at which an operation on so many jobs makes them due; None: the database's own `now` does not
-        change within a transaction."""
-        yield from ()
-        return None
-
-    def replace_job(self, job: NewJob, now: Any | None) -> Statement:
-        return Statement(self.sql["replace_job"], {name: getattr(job, name) for name in REPLACED_BY})
-
-    def bulk(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
-        """A quicker way for many jobs that cannot collide with any; None where there is none."""
-        yield from ()
-        return None
+    def __init__(self, dialect: Dialect, reads: Reads) -> None:
+        super().__init__(dialect)
+        self.reads = reads
 
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
-        jobs = yield from self.with_chains(jobs)
+        jobs = yield from with_chains(jobs, self)
         if resent or any(job.id_given for job in jobs):
             yield Current("an id that was given (id=) is looked for among the jobs that have ended")
         sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)
@@ -84,7 +50,7 @@ class Enqueueing(Waiting):
             if rows:
                 return [Enqueued(self.added(jobs[0], rows[0]), True)]
         elif sure:
-            done = yield from self.bulk(jobs)
+            done = yield from self.dialect.bulk(jobs)
             if done is not None:
                 return done
         answers = yield from _Adding(self, jobs, resent=resent).run()
@@ -101,6 +67,9 @@ class Enqueueing(Waiting):
         rows = yield self.statement("awaited_by", ids=self.array(sorted(chains)))
         return {self.rows.to_uuid(row[0]) for row in rows}
 
+    def lock_cycle_check(self) -> Operation[None]:
+        yield from self.dialect.lock_cycle_check()
+
     def add_edges(self, jobs: Sequence[NewJob]) -> Operation[None]:
         for job in jobs:
             if job.blockers:
@@ -112,24 +81,25 @@ class Enqueueing(Waiting):
 
 
 class Holder(NamedTuple):
-    """The job that has a key; `until` is None where the key outlives it."""
+    """The job that holds a key; `until` is None where the key outlives the job."""
 
     id: UUID
     until: str | None
 
 
 class _Adding:
-    """One batch on its way in: who is added, who finds another in its place."""
+    """One batch: which jobs are added, and which find another job with their id or key."""
 
-    def __init__(self, store: Enqueueing, jobs: Sequence[NewJob], *, resent: bool) -> None:
-        self.store, self.jobs, self.resent = store, list(jobs), resent
+    def __init__(self, part: Enqueue, jobs: Sequence[NewJob], *, resent: bool) -> None:
+        self.part, self.dialect, self.rows = part, part.dialect, part.rows
+        self.jobs, self.resent = list(jobs), resent
         self.answers: dict[int, Enqueued] = {}
         self.created: list[UUID] = []
 
     def run(self) -> Operation[dict[int, Enqueued]]:
-        self.now = yield from self.store.moment(len(self.jobs))
+        self.now = yield from self.dialect.fixed_now(len(self.jobs))
         waiting = self._leaders()
-        if not self.store.has_one_writer:
+        if not self.dialect.has_one_writer:
             waiting = yield from self._sort(waiting)
         alone = len(self.jobs) == 1 and not self.resent and not self._by_window(waiting)
         alone = alone and not self.jobs[0].id_given and not self.jobs[0].blockers
@@ -145,7 +115,7 @@ class _Adding:
         yield from self._follow()
         return self.answers
 
-    # In one batch, the first of a key or an id leads; the others follow it.
+    # In one batch, the first job of a key or an id leads; the others follow it.
 
     def _leaders(self) -> list[int]:
         self.leader: dict[int, int] = {}
@@ -164,107 +134,107 @@ class _Adding:
     def _sort(self, positions: list[int]) -> Operation[list[int]]:
         """By key, then by id: concurrent batches take these in the same order, so that they do not deadlock.
 
-        Jobs of one order key run in the order of the batch. They are numbered as they are inserted; where that may be
-        in another order, or at the second try only (a job whose unique key was held), they get their numbers here.
+        Jobs of one order key run in the order of the batch. The INSERT numbers them. Where it may insert them in
+        another order, or only at the second try (a job whose unique key was held), they get their numbers here.
         """
         in_order = sorted(positions, key=lambda position: (_key(self.jobs[position]), self.jobs[position].id))
-        lanes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        by_key: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for position in in_order:
             job = self.jobs[position]
             if job.order_key is not None:
-                lanes[job.tenant, job.order_key].append(position)
-        placed = [position for lane in lanes.values() if self._may_change_order(lane) for position in lane]
-        if placed:
-            rows = yield self.store.statement("draw_places", count=len(placed))
-            for position, (seq,) in zip(sorted(placed), sorted(rows), strict=True):
-                self.jobs[position] = PlacedJob(**msgspec.structs.asdict(self.jobs[position]), seq=seq)
+                by_key[job.tenant, job.order_key].append(position)
+        numbered = [position for line in by_key.values() if self._may_change_order(line) for position in line]
+        if numbered:
+            rows = yield self.part.statement("draw_numbers", count=len(numbered))
+            for position, (seq,) in zip(sorted(numbered), sorted(rows), strict=True):
+                self.jobs[position] = NumberedJob(**msgspec.structs.asdict(self.jobs[position]), seq=seq)
         return in_order
 
-    def _may_change_order(self, lane: list[int]) -> bool:
-        is_keyed = any(self.jobs[position].unique_key is not None for position in lane)
-        return len(lane) > 1 and (is_keyed or lane != sorted(lane))
+    def _may_change_order(self, line: list[int]) -> bool:
+        is_keyed = any(self.jobs[position].unique_key is not None for position in line)
+        return len(line) > 1 and (is_keyed or line != sorted(line))
 
     def _by_window(self, positions: Sequence[int]) -> list[int]:
         return [position for position in positions if self.jobs[position].unique_until in ("forever", "window")]
 
     def _insert(self, positions: list[int], *, alone: bool) -> Operation[list[int]]:
-        """Those that could not be added."""
-        store = self.store
+        """The jobs that could not be added."""
+        part = self.part
         held = self._by_window(positions)
         if held:
             keyed = [self.jobs[position] for position in held]
-            yield store.many("free_keys", keyed, now=self.now)
-            taken = yield store.many("add_keys", keyed, now=self.now)
-            mine = {store.rows.to_uuid(row[0]) for row in taken}
+            yield part.many("free_keys", keyed, now=self.now)
+            taken = yield part.many("add_keys", keyed, now=self.now)
+            mine = {part.rows.to_uuid(row[0]) for row in taken}
         else:
             mine = set()
         stuck = {position for position in held if self.jobs[position].id not in mine}
         free = [position for position in positions if position not in stuck]
         by_id = {self.jobs[position].id: position for position in free}
         new_jobs = [self.jobs[position] for position in free]
-        rows = yield store.many("add_jobs", new_jobs, alone=alone, now=self.now)
-        added = {store.rows.to_uuid(row[0]): row for row in rows}
+        rows = yield part.many("add_jobs", new_jobs, alone=alone, now=self.now)
+        added = {part.rows.to_uuid(row[0]): row for row in rows}
         doubled = yield from self._drop_doubles(added)
         for id in added.keys() - doubled:
             position = by_id[id]
-            self.answers[position] = Enqueued(store.added(self.jobs[position], added[id]), True)
+            self.answers[position] = Enqueued(part.added(self.jobs[position], added[id]), True)
             self.created.append(id)
         new = [self.jobs[by_id[id]] for id in added.keys() - doubled]
-        yield from store.add_edges(new)
+        yield from part.add_edges(new)
         in_vain = mine.difference(self.created)
-        if in_vain:  # these ids are there already; what keys they hold was settled when they came
-            yield store.statement("delete_keys", ids=store.array(sorted(in_vain)))
+        if in_vain:  # these ids exist already; their keys were decided when they were added
+            yield part.statement("delete_keys", ids=part.array(sorted(in_vain)))
         return [position for position in positions if position not in self.answers]
 
     def _drop_doubles(self, added: dict[UUID, Any]) -> Operation[set[UUID]]:
-        """An id that has already run is in history: then it is not to run again."""
+        """A job whose id is in history has run already, and must not run again."""
         suspects = [job.id for job in self.jobs if (job.id_given or self.resent) and job.id in added]
         if not suspects:
             return set()
-        rows = yield self.store.statement("drop_doubles", ids=self.store.array(sorted(suspects)))
-        return {self.store.rows.to_uuid(row[0]) for row in rows}
+        rows = yield self.part.statement("drop_doubles", ids=self.part.array(sorted(suspects)))
+        return {self.rows.to_uuid(row[0]) for row in rows}
 
     def _look(self, positions: list[int]) -> Operation[list[int]]:
-        """Answer those whose id or key is there already; the others may try again."""
+        """Answer the jobs whose id or key exists already; the others may try again."""
         jobs = [self.jobs[position] for position in positions]
         holders = yield from self._holders([job for job in jobs if job.unique_key])
         ids = {job.id for job in jobs} | {holder.id for holder in holders.values()}
-        found = {job.id: job for job in (yield from self.store.get(sorted(ids)))}
+        found = {job.id: job for job in (yield from self.part.reads.get(sorted(ids)))}
         left = set()
-        # Those that may undo it all go first.
+        # Jobs that may undo the whole batch go first.
         for position in sorted(positions, key=lambda position: self.jobs[position].on_conflict != "raise"):
             job = self.jobs[position]
             holder = holders.get(_key(job))
             if job.id in found:
                 self.answers[position] = Enqueued(found[job.id], False)
             elif holder is None or not (yield from self._yield_to(holder, position, found.get(holder.id))):
-                left.add(position)  # whoever was in the way is gone
+                left.add(position)  # the holder is gone
         return [position for position in positions if position in left]
 
     def _holders(self, jobs: Sequence[NewJob]) -> Operation[dict[Key, Holder]]:
         if not jobs:
             return {}
-        rows = yield self.store.many("key_holders", jobs)
+        rows = yield self.part.many("key_holders", jobs)
         return {
-            (tenant, scope, key, "live" if until else "kept"): Holder(self.store.rows.to_uuid(id), until)
+            (tenant, scope, key, "live" if until else "kept"): Holder(self.rows.to_uuid(id), until)
             for tenant, scope, key, id, until in rows
         }
 
     def _yield_to(self, holder: Holder, position: int, there: Job | None) -> Operation[bool]:
-        """What the job asks for where another has its key. False: that one has gone meanwhile, try again."""
+        """Do as the job asks where another job holds its key. False: that job is gone meanwhile, try again."""
         job = self.jobs[position]
         if holder.id != job.id and job.on_conflict == "raise":
-            yield self.store.statement("undo_enqueue", ids=self.store.array(sorted(self.created)))
+            yield self.part.statement("undo_enqueue", ids=self.part.array(sorted(self.created)))
             raise _conflict(job)
         if job.on_conflict == "replace":
-            rows = yield self.store.replace_job(job, self.now)
+            rows = yield self.dialect.replace_job(job, self.now)
             if rows:
-                there = (yield from self.store.get([holder.id]))[0]
+                there = (yield from self.part.reads.get([holder.id]))[0]
             elif holder.until == "claimed" or there is None or there.finished:
                 return False
         if there is None and holder.until is not None:
             return False
-        # A key can outlive the job that it is for.
+        # A key can outlive its job.
         self.answers[position] = Enqueued(there or _gone(job, holder.id), False)
         return True
 
@@ -275,8 +245,8 @@ class _Adding:
             answer = self.answers[leader]
             job = self.jobs[position]
             if job.on_conflict == "replace" and job.id != self.jobs[leader].id and not answer.job.finished:
-                yield self.store.replace_job(job, self.now)
-                found = yield from self.store.get([answer.job.id])
+                yield self.dialect.replace_job(job, self.now)
+                found = yield from self.part.reads.get([answer.job.id])
                 answer = Enqueued(found[0] if found else answer.job, answer.created)
                 self.answers[leader] = answer
             self.answers[position] = Enqueued(answer.job, False)
@@ -292,6 +262,6 @@ def _conflict(job: NewJob) -> Conflict:
 
 
 def _gone(job: NewJob, id: UUID) -> Job:
-    """The job whose key is still held though it was pruned: all that is known of it."""
+    """A pruned job whose key is still held: all that is known of it."""
     now = datetime.fromtimestamp(0, tz=UTC)
     return Job(id, job.type, job.queue, job.tenant, "completed", 0, now, now, "{}", unique_key=job.unique_key)

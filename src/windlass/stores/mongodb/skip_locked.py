@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from ...errors import StoreUnavailable
 from ...operation import Begin, Commit, Operation, Request, Rollback, Sleep, Step, Transient
-from .base import Brief
+from .context import Brief
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")

@@ -1,29 +1,19 @@
-"""Workers in SQL: who is alive, what they hold while they cannot say so, when there will be work."""
+"""Workers in SQL: which are alive, and when the next job is due for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
-from uuid import UUID
 
 import msgspec
 
-from ...operation import Operation, Statement
+from ...operation import Operation
 from ..store import WorkerInfo
-from .rows import RowReader
+from .dialect import Part
 
 
-class Presence:
-    """Part of a store: `next_due`, `hold`, `beat`, `farewell`, `workers`."""
-
-    rows: ClassVar[RowReader]
-
-    def array(self, values: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
-        raise NotImplementedError
+class Workers(Part):
+    """Operations `now`, `next_due`, `stuck`, `beat`, `farewell`, `workers`."""
 
     def now(self) -> Operation[datetime]:
         rows = yield self.statement("now", alone=True)
@@ -36,10 +26,6 @@ class Presence:
     def stuck(self, queues: Sequence[str], types: Sequence[str]) -> Operation[list[str]]:
         rows = yield self.statement("stuck", alone=True, queues=self.array(queues), types=self.array(types))
         return [row[0] for row in rows]
-
-    def hold(self, tokens: Sequence[UUID]) -> Operation[int]:
-        rows = yield self.statement("hold", alone=True, tokens=self.array(tokens))
-        return len(rows)
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         details = msgspec.json.encode(worker).decode()

@@ -1,21 +1,23 @@
-"""Where a job is, and who has it: what is asked when a write was refused."""
+"""The status of a job: the state that it is in, and the claim that it belongs to. Read after a refused write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from ...lifecycle import FINISHED, State
-from ...operation import Operation, Statement
+from ...operation import Operation
 from ...outcome import Settlement, was_accepted
 from ..store import Reason
-from .rows import RowReader
+from .dialect import OrderKey, Part
 
 
-class Place(msgspec.Struct, frozen=True):
+class JobStatus(msgspec.Struct, frozen=True):
+    """`linked`: other jobs wait for its chain. `lane`: its place among the jobs of its order key."""
+
     state: State
     queue: str
     token: UUID | None
@@ -30,36 +32,27 @@ class Place(msgspec.Struct, frozen=True):
     leased_until: Any = None
 
     @property
-    def in_lane(self) -> tuple[str, str]:
+    def full_order_key(self) -> OrderKey:
         return (self.tenant, self.order_key or "")
 
-    def accepted(self, settlement: Settlement) -> bool:
+    def has_accepted(self, settlement: Settlement) -> bool:
         """Whether this very settlement was written before, and only its answer was lost."""
         return was_accepted(settlement, state=self.state, token=self.token, previous_token=self.previous_token)
 
 
-def reason(place: Place | None) -> Reason:
-    if place is None:
+def refusal_reason(status: JobStatus | None) -> Reason:
+    if status is None:
         return "not found"
-    return "already finished" if place.state in FINISHED else "taken by another"
+    return "already finished" if status.state in FINISHED else "taken by another"
 
 
-class Places:
-    """Part of a store."""
-
-    rows: ClassVar[RowReader]
-
-    def array(self, values: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
-        raise NotImplementedError
-
-    def whereabouts(self, ids: Sequence[UUID], *, alone: bool = False) -> Operation[dict[UUID, Place]]:
-        rows = yield self.statement("whereabouts", alone=alone, ids=self.array(ids))
+class Statuses(Part):
+    def read(self, ids: Sequence[UUID], *, alone: bool = False) -> Operation[dict[UUID, JobStatus]]:
+        """The status of each of these jobs that exists."""
+        rows = yield self.statement("status", alone=alone, ids=self.array(ids))
         to_uuid = self.rows.to_uuid
         return {
-            to_uuid(id): Place(
+            to_uuid(id): JobStatus(
                 state, queue, token and to_uuid(token), previous and to_uuid(previous), bool(asked), bool(linked), lane,
                 tenant, order_key, to_uuid(chain), type, until,
             )

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from ...lifecycle import FINISHED, LIVE, RUNNING
 from ...operation import Operation, Request
+from ..blockers import chains_to_delete
 from ..store import Change
-from ..waiting import reached
 from ..wakeup import Hint
-from .base import BRIEF
-from .documents import HEAD, Document, chain_of, lane_of
-from .lanes import Lanes
+from .context import BRIEF, Context, Part
+from .documents import HEAD, Document, chain_of, order_key_of
+from .order_keys import OrderKeys
 from .tallies import Tallies
 
 
@@ -27,17 +27,23 @@ class Waiting(NamedTuple):
     chain: UUID
 
 
-class Deletions(Lanes, Tallies):
+class Deletions(Part):
+    """Operation `delete`."""
+
+    def __init__(self, context: Context, order_keys: OrderKeys, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.order_keys, self.tallies = order_keys, tallies
+
     def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
-        documents, _ = yield from self.read_brief(ids)
+        documents, _ = yield from self.context.read_brief(ids)
         asked = {chain_of(one) for one in documents.values()}
         blockers = (yield from self._blockers_of(asked)) if cascade else {}
-        rows = yield self.find_chains([*(asked | blockers.keys())], BRIEF, alone=False)
+        rows = yield self.context.find_chains([*(asked | blockers.keys())], BRIEF, alone=False)
         chains: defaultdict[UUID, list[Document]] = defaultdict(list)
         for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
             chains[chain_of(row)].append(row)
         refused = refusals(chains, (yield from self._dependents([*chains])))
-        going = reached(asked, blockers, refused.keys())
+        going = chains_to_delete(asked, blockers, refused.keys())
         gone = [one for chain, members in chains.items() if chain in going for one in members]
         if gone:
             yield from self._remove(gone)
@@ -48,11 +54,11 @@ class Deletions(Lanes, Tallies):
         blockers: dict[UUID, set[UUID]] = {chain: set() for chain in chains}
         left = [*blockers]
         while left:
-            rows = yield self.find_chains(left, {"chain_id": 1}, alone=False)
+            rows = yield self.context.find_chains(left, {"chain_id": 1}, alone=False)
             chain = {row["_id"]: chain_of(row) for row in rows}
             options = {"hint": "by_job", "batch_size": 10_000}
             filter = {"job": {"$in": [*chain]}}
-            edges = yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}), options)
+            edges = yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}), options)
             left = [*{edge["chain_id"] for edge in edges} - blockers.keys()]
             blockers |= {awaited: set() for awaited in left}
             for edge in edges:
@@ -62,9 +68,13 @@ class Deletions(Lanes, Tallies):
     def _dependents(self, chains: Sequence[UUID]) -> Operation[list[Waiting]]:
         """Who still waits for one of these chains."""
         filter = {"chain_id": {"$in": chains}, "done": False}
-        edges = yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))
+        edges = yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))
         live = {"_id": {"$in": [edge["job"] for edge in edges]}, "state": {"$in": sorted(LIVE)}}
-        rows = (yield self.find_jobs(live, {"type": 1, "chain_id": 1}, size=len(edges), alone=False)) if edges else ()
+        rows = (
+            (yield self.context.find_jobs(live, {"type": 1, "chain_id": 1}, size=len(edges), alone=False))
+            if edges
+            else ()
+        )
         jobs = {row["_id"]: row for row in rows}
         return [
             Waiting(edge["chain_id"], job["_id"], job["type"], chain_of(job))
@@ -75,12 +85,12 @@ class Deletions(Lanes, Tallies):
     def _remove(self, gone: Sequence[Document]) -> Operation[None]:
         """With their keys and edges; the next of their order keys come up."""
         ids = [document["_id"] for document in gone]
-        yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
-        yield Request(self.keys, "delete_many", ({"job_id": {"$in": ids}},))
-        yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
-        yield from self.uncount([document for document in gone if document["state"] in FINISHED])
-        queues = yield from self.promote({lane_of(one) for one in gone if one.get("lane") == HEAD})
-        yield from self.hint([Hint("ready", queue) for queue in queues])
+        yield Request(self.context.jobs, "delete_many", ({"_id": {"$in": ids}},))
+        yield Request(self.context.keys, "delete_many", ({"job_id": {"$in": ids}},))
+        yield Request(self.context.edges, "delete_many", ({"job": {"$in": ids}},))
+        yield from self.tallies.uncount([document for document in gone if document["state"] in FINISHED])
+        queues = yield from self.order_keys.promote({order_key_of(one) for one in gone if one.get("lane") == HEAD})
+        yield from self.context.hint([Hint("ready", queue) for queue in queues])
 
 
 def refusals(chains: Mapping[UUID, Sequence[Document]], dependents: Sequence[Waiting]) -> dict[UUID, Change]:

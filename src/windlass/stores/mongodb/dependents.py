@@ -19,14 +19,14 @@ from ...job import NewJob
 from ...lifecycle import BLOCKED, COMPLETED, FINISHED, PENDING
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_blocked
+from ..blockers import refuse_taken
 from ..store import Failure
-from ..waiting import refuse_taken
 from ..wakeup import Hint
-from .base import BRIEF
-from .documents import HEAD, Document, chain_of, lane_of
-from .endings import final_state
-from .enqueue import Enqueues
-from .lanes import Lanes
+from .context import BRIEF, Context, Part
+from .documents import HEAD, Document, chain_of, order_key_of
+from .enqueue import Enqueue
+from .order_keys import OrderKeys
+from .settlement_writes import final_state
 
 WAITS_BY = dict.fromkeys(("state", "queue", "blockers_left", "lane"), 1)
 
@@ -34,35 +34,41 @@ Judged: TypeAlias = tuple[Settlement, Document]
 Ends: TypeAlias = Mapping[UUID, str | None]  # the outputs of completed chains
 
 
-class Entangled(Enqueues, Lanes):
-    def end_entangled(self, ended: Sequence[Judged], now: datetime) -> Operation[list[Judged]]:
+class Dependents(Part):
+    def __init__(self, context: Context, enqueue: Enqueue, order_keys: OrderKeys) -> None:
+        super().__init__(context)
+        self.enqueue, self.order_keys = enqueue, order_keys
+
+    def after_end(self, ended: Sequence[Judged], now: datetime) -> Operation[list[Judged]]:
         """These jobs have ended, in this transaction: see to what hangs on them. The jobs that are to be cancelled in
         turn, since they waited for one that has failed."""
         if not ended:
             return []
-        queues = yield from self._go_on(ended)
+        queues = yield from self._continue_chains(ended)
         last = [(one, document) for one, document in ended if one.continues is None and document.get("linked")]
         completed = {chain_of(document): one.output for one, document in last if one.state == COMPLETED}
         queues |= yield from self._unblock(completed, now)
         failures = [failure(*one) for one in last if final_state(*one) != COMPLETED]
-        cancelled, freed = yield from self.fail_dependents(failures, now)
+        cancelled, freed = yield from self.fail(failures, now)
         queues |= freed
-        queues |= yield from self.promote({lane_of(document) for _, document in ended if document.get("lane") == HEAD})
+        queues |= yield from self.order_keys.promote(
+            {order_key_of(document) for _, document in ended if document.get("lane") == HEAD}
+        )
         chains = {chain_of(document) for _, document in last}
-        yield from self.hint([Hint("finished", str(chain)) for chain in chains])
-        yield from self.hint([Hint("ready", queue) for queue in queues])
+        yield from self.context.hint([Hint("finished", str(chain)) for chain in chains])
+        yield from self.context.hint([Hint("ready", queue) for queue in queues])
         return cancelled
 
-    def fail_dependents(self, failures: Sequence[Failure], now: datetime) -> Operation[tuple[list[Judged], set[str]]]:
+    def fail(self, failures: Sequence[Failure], now: datetime) -> Operation[tuple[list[Judged], set[str]]]:
         """What follows for those that wait for these chains, by their `if_failed`: the jobs that are to be cancelled,
         and the queues of those that are free."""
         failed = {one.chain_id: one for one in failures}
         filter = {"chain_id": {"$in": [*failed]}, "done": False}
-        edges = (yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if failed else ()
+        edges = (yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if failed else ()
         if not edges:
             return [], set()
         waiting = {"_id": {"$in": [*{edge["job"] for edge in edges}]}, "state": BLOCKED, "if_failed": {"$ne": None}}
-        documents = yield self.find_jobs(waiting, BRIEF, size=len(edges), alone=False)
+        documents = yield self.context.find_jobs(waiting, BRIEF, size=len(edges), alone=False)
         yield from self._collide(documents)
         admitted = {document["_id"]: document for document in documents if "blockers_left" in document}
         blocker = {edge["job"]: failed[edge["chain_id"]] for edge in edges}
@@ -75,7 +81,7 @@ class Entangled(Enqueues, Lanes):
         if not running:
             return cancelled, set()
         change = {"$set": {"done": True, "failed": True}}
-        yield Request(self.edges, "update_many", ({**filter, "job": {"$in": running}}, change))
+        yield Request(self.context.edges, "update_many", ({**filter, "job": {"$in": running}}, change))
         fewer = Counter(edge["job"] for edge in edges)
         left = [(admitted[id], admitted[id]["blockers_left"] - fewer[id]) for id in running]
         return cancelled, (yield from self.write_left(left, now))
@@ -84,33 +90,33 @@ class Entangled(Enqueues, Lanes):
         """Those that are not admitted yet are seen to then: to write on them is to collide with who is doing that."""
         arriving = [document["_id"] for document in documents if "blockers_left" not in document]
         if arriving:
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
 
-    def _go_on(self, ended: Iterable[Judged]) -> Operation[set[str]]:
+    def _continue_chains(self, ended: Iterable[Judged]) -> Operation[set[str]]:
         """The next jobs of their chains; who waits for a chain waits for its next job now."""
         following = [(one.continues, document) for one, document in ended if one.continues is not None]
         if not following:
             return set()
         jobs: list[NewJob] = [new for new, _ in following]
-        added = yield from self.enqueue(jobs)
+        added = yield from self.enqueue.enqueue(jobs)
         refuse_taken(jobs, added)
         linked = [
             answer.job.id for answer, (_, document) in zip(added, following, strict=True) if document.get("linked")
         ]
         if linked:
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": linked}}, {"$inc": {"linked": 1}}))
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": linked}}, {"$inc": {"linked": 1}}))
         return {answer.job.queue for answer in added}
 
     def _unblock(self, ends: Ends, now: datetime) -> Operation[set[str]]:
         """The queues of those that waited for nothing else."""
         filter = {"chain_id": {"$in": [*ends]}, "done": False}
-        edges = (yield Request(self.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if ends else ()
+        edges = (yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if ends else ()
         if not edges:
             return set()
         yield from self.mark_done({edge["chain_id"]: ends[edge["chain_id"]] for edge in edges}, {})
         fewer = Counter(edge["job"] for edge in edges)
         waiting = {"_id": {"$in": [*fewer]}, "state": BLOCKED}
-        documents = yield self.find_jobs(waiting, WAITS_BY, size=len(fewer), alone=False)
+        documents = yield self.context.find_jobs(waiting, WAITS_BY, size=len(fewer), alone=False)
         yield from self._collide(documents)
         left = [
             (document, document["blockers_left"] - fewer[document["_id"]])
@@ -131,7 +137,7 @@ class Entangled(Enqueues, Lanes):
             for output, chains in by_output.items()
         ]
         if writes:
-            yield Request(self.edges, "bulk_write", (writes,), {"ordered": False})
+            yield Request(self.context.edges, "bulk_write", (writes,), {"ordered": False})
 
     def write_left(self, left: Iterable[tuple[Document, int]], now: datetime) -> Operation[set[str]]:
         """How many chains each of these still waits for; the queues of those that are free."""
@@ -145,7 +151,7 @@ class Entangled(Enqueues, Lanes):
             UpdateMany({"_id": {"$in": ids}}, loosened(count, ordered, now)) for (count, ordered), ids in groups.items()
         ]
         if writes:
-            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+            yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
         return queues
 
 
@@ -154,7 +160,7 @@ def failure(settlement: Settlement, document: Document) -> Failure:
     return Failure(chain_of(document), settlement.id, document.get("type", ""), state)
 
 
-def hangs_on(settlement: Settlement, document: Document) -> bool:
+def has_dependents(settlement: Settlement, document: Document) -> bool:
     """Whether the job's end is more than its own."""
     if settlement.continues is None and "linked" not in document and "lane" not in document:
         return False

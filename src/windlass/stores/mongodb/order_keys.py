@@ -16,9 +16,9 @@ from pymongo import UpdateMany, UpdateOne
 
 from ...lifecycle import PENDING
 from ...operation import Operation, Request, Transient
-from .base import Base
-from .documents import HEAD, IN_LINE, NOT_DUE, Document, Lane, lane_of
-from .unlocked import by_halves
+from .context import Part
+from .documents import HEAD, IN_LINE, NOT_DUE, Document, OrderKey, order_key_of
+from .skip_locked import by_halves
 
 TO_HEAD: list[dict[str, Any]] = [{"$set": {"lane": HEAD, "run_at": "$due_at"}}]
 TRIES = 5  # for a line whose first is gone whenever we look
@@ -29,7 +29,7 @@ class First(NamedTuple):
 
     id: UUID
     queue: str
-    lane: Lane
+    lane: OrderKey
 
 
 class LinedUp(NamedTuple):
@@ -38,19 +38,19 @@ class LinedUp(NamedTuple):
 
     queues: set[str]
     placed: int
-    busy: set[Lane]
+    busy: set[OrderKey]
 
 
-class Lanes(Base):
+class OrderKeys(Part):
     def line_up(self, arrivals: Sequence[Document]) -> Operation[LinedUp]:
         """Let due jobs into the lines of their keys.
 
         They count as arriving until all is done: whoever comes after a crash does it again. A line of which another
         transaction has locked the head, or one that arrives, stays as it is, with all that arrives in it.
         """
-        arriving: defaultdict[Lane, list[UUID]] = defaultdict(list)
+        arriving: defaultdict[OrderKey, list[UUID]] = defaultdict(list)
         for document in arrivals:
-            arriving[lane_of(document)].append(document["_id"])
+            arriving[order_key_of(document)].append(document["_id"])
         _, locked = yield from by_halves(sorted(arriving), lambda lanes: self._place(lanes, arriving))
         lanes, busy = arriving.keys() - set(locked), set(locked)
         queues: set[str] = set()
@@ -67,63 +67,63 @@ class Lanes(Base):
         _, unsure = yield from by_halves(ids, self._arrived)
         return LinedUp(queues, len(ids) - len(unsure), busy)
 
-    def _place(self, lanes: Sequence[Lane], arriving: Mapping[Lane, Sequence[UUID]]) -> Operation[None]:
+    def _place(self, lanes: Sequence[OrderKey], arriving: Mapping[OrderKey, Sequence[UUID]]) -> Operation[None]:
         """Those of some keys into their lines, and a mark on the head of each line that gets longer."""
         ids = [id for lane in lanes for id in arriving[lane]]
         due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
-        rows = yield self.find_jobs(due, {"tenant": 1, "order_key": 1}, size=len(ids), alone=False)
+        rows = yield self.context.find_jobs(due, {"tenant": 1, "order_key": 1}, size=len(ids), alone=False)
         if not rows:
             return  # another was quicker
         placed = [{"$set": {"lane": IN_LINE, "place": "$due_at"}}]
-        heads = of_lanes({lane_of(row) for row in rows}, HEAD)
+        heads = of_lanes({order_key_of(row) for row in rows}, HEAD)
         marks = [UpdateMany(head, {"$inc": {"followed": 1}}) for head in heads]
         found = {"_id": {"$in": [row["_id"] for row in rows]}}
-        yield Request(self.jobs, "bulk_write", ([UpdateMany(found, placed, hint="_id_"), *marks],))
+        yield Request(self.context.jobs, "bulk_write", ([UpdateMany(found, placed, hint="_id_"), *marks],))
 
     def _arrived(self, ids: Sequence[UUID]) -> Operation[None]:
         in_line = {"_id": {"$in": [*ids]}, "arriving": "in line", "lane": {"$ne": NOT_DUE}}
-        yield Request(self.jobs, "update_many", (in_line, {"$unset": {"arriving": ""}}))
+        yield Request(self.context.jobs, "update_many", (in_line, {"$unset": {"arriving": ""}}))
 
     @property
     def due_by_now(self) -> Document:
-        return {"$expr": {"$lte": ["$due_at", self.now_expression]}}
+        return {"$expr": {"$lte": ["$due_at", self.context.now_expression]}}
 
-    def _first_without_head(self, lanes: Collection[Lane]) -> Operation[list[First]]:
-        led: set[Lane] = set()
+    def _first_without_head(self, lanes: Collection[OrderKey]) -> Operation[list[First]]:
+        led: set[OrderKey] = set()
         for heads in of_lanes(lanes, HEAD):
-            rows = yield Request(self.jobs, "find", (heads, {"tenant": 1, "order_key": 1}), alone=True)
-            led |= {lane_of(row) for row in rows}
+            rows = yield Request(self.context.jobs, "find", (heads, {"tenant": 1, "order_key": 1}), alone=True)
+            led |= {order_key_of(row) for row in rows}
         return (yield from self._first_in(set(lanes) - led, alone=True))
 
-    def _first_in(self, lanes: Collection[Lane], *, alone: bool) -> Operation[list[First]]:
+    def _first_in(self, lanes: Collection[OrderKey], *, alone: bool) -> Operation[list[First]]:
         """One step through the index for each line, however long it is."""
         first: list[First] = []
         order = {"order_key": 1, "place": 1, "arrival": 1}
         group = {"_id": "$order_key", "id": {"$first": "$_id"}, "queue": {"$first": "$queue"}}
         for line in of_lanes(lanes, IN_LINE):
             pipeline = [{"$match": line}, {"$sort": order}, {"$group": group}]
-            rows = yield Request(self.jobs, "aggregate", (pipeline,), {"hint": "line"}, alone)
+            rows = yield Request(self.context.jobs, "aggregate", (pipeline,), {"hint": "line"}, alone)
             first += [First(row["id"], row["queue"], (line["tenant"], row["_id"])) for row in rows]
         return first
 
     def _make_heads(self, first: Sequence[First]) -> Operation[int]:
         """How many became heads; others may be quicker, with another first."""
         writes = [UpdateOne({"_id": one.id, "lane": IN_LINE}, TO_HEAD) for one in first]
-        (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+        (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
         return int(result.matched_count)
 
-    def promote(self, lanes: Collection[Lane]) -> Operation[set[str]]:
+    def promote(self, lanes: Collection[OrderKey]) -> Operation[set[str]]:
         """Give lanes whose head has ended, in this transaction, their next one; the queues of those."""
         first = yield from self._first_in(lanes, alone=False)
         if first:
             filter = {"_id": {"$in": [one.id for one in first]}, "lane": IN_LINE}
-            (result,) = yield Request(self.jobs, "update_many", (filter, TO_HEAD), {"hint": "_id_"})
+            (result,) = yield Request(self.context.jobs, "update_many", (filter, TO_HEAD), {"hint": "_id_"})
             if result.matched_count != len(first):
                 raise Transient("the next in line has gone")
         return {one.queue for one in first}
 
 
-def of_lanes(lanes: Collection[Lane], place: int) -> list[Document]:
+def of_lanes(lanes: Collection[OrderKey], place: int) -> list[Document]:
     """Filters for the jobs that have this place in one of these lanes."""
     by_tenant: defaultdict[str, list[str]] = defaultdict(list)
     for tenant, order_key in sorted(lanes):

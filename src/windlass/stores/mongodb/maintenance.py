@@ -4,6 +4,7 @@ by our clock."""
 from __future__ import annotations
 
 from ...operation import Operation, Request
+from .context import Context, Part
 from .tallies import Tallies
 
 EDGES_LOOKED_AT = 1000
@@ -11,22 +12,28 @@ ROUNDS = 10
 COUNTED = dict.fromkeys(("queue", "type", "state", "purge_at", "keep_seconds", "counted_by"), 1)
 
 
-class Upkeep(Tallies):
+class Maintenance(Part):
+    """Operations `prune` and `vacuum`."""
+
+    def __init__(self, context: Context, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.tallies = tallies
+
     def prune(self, limit: int) -> Operation[int]:
         yield from self._prune_edges()
-        now = yield from self.read_now()
+        now = yield from self.context.read_now()
         past = {"batch_size": max(limit, 1) + 1, "limit": max(limit, 1)}
-        rows = yield Request(self.jobs, "find", ({"purge_at": {"$lte": now}}, COUNTED), past)
+        rows = yield Request(self.context.jobs, "find", ({"purge_at": {"$lte": now}}, COUNTED), past)
         if rows:
             ids = [row["_id"] for row in rows]
-            yield Request(self.jobs, "delete_many", ({"_id": {"$in": ids}},))
-            yield Request(self.edges, "delete_many", ({"job": {"$in": ids}},))
-            yield from self.uncount(rows)
-        ended = yield Request(self.keys, "find", ({"ends_at": {"$lte": now}}, {"_id": 1}), past)
+            yield Request(self.context.jobs, "delete_many", ({"_id": {"$in": ids}},))
+            yield Request(self.context.edges, "delete_many", ({"job": {"$in": ids}},))
+            yield from self.tallies.uncount(rows)
+        ended = yield Request(self.context.keys, "find", ({"ends_at": {"$lte": now}}, {"_id": 1}), past)
         if ended:
-            yield Request(self.keys, "delete_many", ({"_id": {"$in": [row["_id"] for row in ended]}},))
-        yield from self.recount_forgotten(now)
-        yield from self.fold_tallies()
+            yield Request(self.context.keys, "delete_many", ({"_id": {"$in": [row["_id"] for row in ended]}},))
+        yield from self.tallies.recount_forgotten(now)
+        yield from self.tallies.fold()
         return len(rows)
 
     def _prune_edges(self) -> Operation[None]:
@@ -34,12 +41,14 @@ class Upkeep(Tallies):
         looked at, and more of them as long as there is much to find."""
         sample = [{"$sample": {"size": EDGES_LOOKED_AT}}, {"$group": {"_id": "$job"}}]
         for _ in range(ROUNDS):
-            rows = yield Request(self.edges, "aggregate", (sample,), alone=True)
+            rows = yield Request(self.context.edges, "aggregate", (sample,), alone=True)
             jobs = {row["_id"] for row in rows}
-            found = (yield self.find_jobs({"_id": {"$in": [*jobs]}}, {"_id": 1}, size=len(jobs))) if jobs else ()
+            found = (
+                (yield self.context.find_jobs({"_id": {"$in": [*jobs]}}, {"_id": 1}, size=len(jobs))) if jobs else ()
+            )
             gone = jobs.difference(row["_id"] for row in found)
             if gone:
-                yield Request(self.edges, "delete_many", ({"job": {"$in": [*gone]}},), alone=True)
+                yield Request(self.context.edges, "delete_many", ({"job": {"$in": [*gone]}},), alone=True)
             if len(gone) * 4 <= len(jobs):
                 break
 
