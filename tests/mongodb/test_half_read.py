@@ -22,7 +22,7 @@ def test_a_chain_that_goes_on_during_the_look_has_not_ended(app: Windlass, monke
     (attempt,) = app.claim(1)
     attempt.complete(Continue(following.call()))
     store: Any = app.store
-    find_chains, looks = store.find_chains, []
+    find_chains, looks = store.context.find_chains, []
 
     def sees_the_first_alone(chains: Sequence[UUID], projection: Mapping[str, Any], *, alone: bool) -> Any:
         """What a look saw that passed the place of the next job before it was there."""

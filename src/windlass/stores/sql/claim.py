@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +28,7 @@ class Claims(Part):
             found = yield self._variant("look_past", parameters)
             if found:
                 rows = yield self._variant("claim", parameters | self._just_before(found[0]), parts)
-        return [self.rows.job(row) for row in _in_order(rows)]
+        return [self.rows.job(row) for row in self._in_order(rows)]
 
     def _parameters(self, request: ClaimRequest) -> dict[str, Any]:
         policies = {type: policy.to_json() for type, policy in request.policies.items()}
@@ -75,10 +74,9 @@ class Claims(Part):
         rows = yield self.statement("adopt", alone=True, token=token)
         return [self.rows.job(row) for row in rows]
 
-
-def _in_order(rows: Rows) -> Rows:
-    """Claimed rows by rank, time and id, since RETURNING has no order. Usually they are in this order already."""
-    try:
-        return sorted(rows, key=itemgetter(5, 6, 0))
-    except TypeError:
-        return rows  # a row that someone wrote by hand must not stop the others
+    def _in_order(self, rows: Rows) -> Rows:
+        """Claimed rows by rank, time and id, since RETURNING has no order. Usually they are in this order already."""
+        try:
+            return sorted(rows, key=self.rows.claim_order)
+        except TypeError:
+            return rows  # a row that someone wrote by hand must not stop the others

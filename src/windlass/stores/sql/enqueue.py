@@ -20,7 +20,6 @@ from ..blockers import with_chains
 from ..store import Enqueued
 from .dialect import Dialect, Part
 from .reads import Reads
-from .rows import new_job
 
 Key: TypeAlias = tuple[str, str, str, str]  # tenant, scope, key, and whether it ends with its job or outlives it
 
@@ -77,7 +76,7 @@ class Enqueue(Part):
 
     def added(self, job: NewJob, row: Sequence[Any]) -> Job:
         _, run_at, created_at, expires_at = row
-        return new_job(job, run_at, created_at, expires_at)
+        return self.rows.new_job(job, run_at, created_at, expires_at)
 
 
 class Holder(NamedTuple):

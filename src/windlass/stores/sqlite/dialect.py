@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,63 +14,27 @@ from ...job import Job, NewJob
 from ...lifecycle import PENDING
 from ...operation import Operation, Statement
 from ...outcome import Settlement
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
+from ..columns import Columns
 from ..names import check_name
 from ..sql.dialect import PLAIN, ChainEnd, OrderKey, Queries
-from ..sql.rows import SQLITE_ROWS, shared_placeholders
+from ..sql.rows import sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
+from .placeholders import make_placeholders
 from .values_list import in_lists
-
-# SQLite's clock counts milliseconds.
-NOW = "(CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer) * 1000)"
-
-HISTORY_COLUMNS = (
-    "id run_at created_at finished_at purge_at state attempt rank chain_index chain_id queue type tenant input output "
-    "max_attempts lease_seconds keep_seconds policy token worker claimed_at expires_at unique_key unique_scope "
-    "unique_until order_key schedule labels error attempts progress trace if_failed chain_trace"
-).split()
 
 
 class SqliteDialect:
     """A `Dialect`."""
 
-    rows = SQLITE_ROWS
     has_one_writer = True
 
-    def __init__(self, prefix: str, clock: Clock | None = None) -> None:
-        self.prefix = check_name("prefix", prefix)
-        self.queries = Queries("windlass.stores.sqlite", clock or Clock(), self._placeholders)
+    def __init__(self, prefix: str, columns: Columns, clock: Clock) -> None:
+        check_name("prefix", prefix)
         self.notify = True
-
-    def _placeholders(self, clock_offset: timedelta) -> dict[str, str]:
-        tables = ("jobs", "history", "keys", "queues", "tallies", "migrations", "workers", "edges", "schedules")
-        names = {name: f"{self.prefix}{name}" for name in tables}
-        offset = clock_offset // timedelta(microseconds=1)
-        return shared_placeholders(
-            names
-            | {
-                "prefix": self.prefix,
-                "state": "text",
-                "partial": PARTIAL,
-                "any_type": "char(31)",
-                "keep_default": str(KEEP_SECONDS),
-                "uuid": "text",
-                "moment": "integer",
-                "read_chain_id": "nullif(chain_id, id)",
-                "alias": "",  # RETURNING knows no alias
-                "now": f"({NOW} + {offset})" if offset else NOW,
-                "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
-                "stay": f"iif(g.state = 'failed' AND {{keep}} = {KEEP_SECONDS}, {KEEP_FAILED_SECONDS}, {{keep}})",
-                # The policy of the row's type, or the default under the empty name; a path follows it in the query.
-                "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
-                "ORDER BY key DESC LIMIT 1),",
-                "history_columns": ", ".join(HISTORY_COLUMNS),
-                "typed": "AND type IN (SELECT value FROM json_each(:types))",
-                "in_ids": "IN (SELECT value FROM json_each(:ids))",
-                "true": "1",
-                "false": "0",
-            }
+        self.rows = sqlite_rows(columns)
+        self.queries = Queries(
+            "windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, columns, offset)
         )
 
     def array(self, values: Sequence[Any]) -> str:

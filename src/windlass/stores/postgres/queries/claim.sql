@@ -27,13 +27,13 @@ WHERE {hurry} j.ctid = ANY(ARRAY(
         SELECT due.ctid, due.bytes, sum(due.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
         FROM (
             SELECT j.ctid, pg_column_size(j.input) AS bytes,
-                j.attempt + 1 >= nullif(coalesce(j.max_attempts, ({policy} ->> 'max_attempts')::integer), 0) AS last
+                {is_last_next} AS last
             FROM {jobs} AS j
             WHERE j.queue = :queue::text AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2) AND j.run_at <= {now}
                 AND (j.rank, j.run_at, j.id) > (:after_rank::smallint, :after_run_at::timestamptz, :after_id::uuid)
                 {of_types}
                 AND (j.expires_at IS NULL OR j.expires_at > {now})
-                AND NOT EXISTS (SELECT FROM {queues} WHERE name = :queue::text AND paused_at IS NOT NULL)
+                AND NOT {is_paused|:queue::text}
             ORDER BY j.rank, j.run_at, j.id
             LIMIT :limit::integer
             FOR UPDATE SKIP LOCKED

@@ -2,7 +2,7 @@
 -- and has met nothing else.
 SELECT rank, run_at, id FROM (
     SELECT rank, run_at, id,
-        attempt + 1 >= nullif(coalesce(max_attempts, ({policy} ->> 'max_attempts')::integer), 0) AS last
+        {is_last_next} AS last
     FROM {jobs} AS j
     WHERE queue = :queue::text AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
         AND (rank, run_at, id) > (:after_rank::smallint, :after_run_at::timestamptz, :after_id::uuid)
