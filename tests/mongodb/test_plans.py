@@ -14,7 +14,7 @@ from tests.mongodb.support import explain, first_request, indexes_used, new, raw
 from windlass.clock import EPOCH
 from windlass.stores.mongodb import MongoStore
 from windlass.stores.mongodb.connections import HANDLE
-from windlass.stores.mongodb.documents import to_document, to_key
+from windlass.stores.mongodb.documents import to_key
 from windlass.stores.mongodb.order_keys import OrderKeys
 from windlass.stores.mongodb.settlement_writes import Member, ending_of, writes_of
 from windlass.stores.store import Bookmark, ClaimRequest, Filter, Position
@@ -31,7 +31,7 @@ def full(store: MongoStore) -> MongoStore:
 
     def add(count: int, state: str, **fields: object) -> None:
         for position in range(count):
-            document = to_document(new(tenant="" if position % 100 else "acme"), now)
+            document = store.context.documents.to_document(new(tenant="" if position % 100 else "acme"), now)
             if "due_at" in fields:
                 del document["run_at"]
             documents.append({**document, "state": state, **fields})

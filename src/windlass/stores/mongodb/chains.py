@@ -13,7 +13,7 @@ from ...lifecycle import COMPLETED, FINISHED, LIVE
 from ...operation import Operation, Request
 from ..store import ChainRecord, Filter
 from .context import Part
-from .documents import Document, chain_of, last_of_each, to_job
+from .documents import Document, chain_of, last_of_each
 
 MEMBERS = dict.fromkeys(("state", "chain_id", "chain_index"), 1)
 
@@ -36,7 +36,7 @@ class Chains(Part):
         rows = yield Request(self.context.edges, "aggregate", (pipeline,), {"hint": "dependents"}, alone=True)
         ids = [row["_id"] for row in rows]
         found = (yield self.context.find_jobs({"_id": {"$in": ids}}, size=len(ids))) if ids else ()
-        return [to_job(row) for row in sorted(found, key=lambda row: row["_id"].bytes)]
+        return [self.context.documents.to_job(row) for row in sorted(found, key=lambda row: row["_id"].bytes)]
 
     def chains(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[ChainRecord]]:
         """Page by page, until enough of them are as they were asked for."""
@@ -90,7 +90,7 @@ class Chains(Part):
         last = {chain_of(row): row["_id"] for row in last_of_each(rows)}
         ids = {*chains, *last.values()}
         found = yield self.context.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
-        jobs = {row["_id"]: to_job(row) for row in found}
+        jobs = {row["_id"]: self.context.documents.to_job(row) for row in found}
         return [
             ChainRecord(jobs[chain], jobs[last[chain]]) for chain in chains if chain in jobs and last.get(chain) in jobs
         ]

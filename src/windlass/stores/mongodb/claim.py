@@ -22,7 +22,7 @@ from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
 from .context import Brief, Fresh, Part
-from .documents import Document, round_up, to_job, to_key
+from .documents import Document, round_up, to_key
 from .skip_locked import by_halves
 
 ROUNDS = 8  # looks for one claim, where others take what it has found
@@ -64,13 +64,16 @@ class Claims(Part):
             return []
         if not certain:
             return (yield from self.adopt(request.token))
-        return [to_job(document) for document in taken]
+        return [self.context.documents.to_job(document) for document in taken]
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
         # What was written a moment ago, over a connection that broke, may not have reached a majority yet.
         find = self.context.find_jobs({"state": RUNNING, "token": token}, size=1000)
         rows = yield Fresh(find.collection, find.method, find.arguments, find.options, find.alone)
-        return [to_job(row) for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))]
+        return [
+            self.context.documents.to_job(row)
+            for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))
+        ]
 
     def _find_due(self, request: ClaimRequest, now: datetime, limit: int, after: Position | None) -> Request:
         """In the order of the ready index, from where the claimer left off: one batch, so no more than 16 MB."""

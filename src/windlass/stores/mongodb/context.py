@@ -11,8 +11,9 @@ from uuid import UUID
 from ...clock import EPOCH, Clock
 from ...errors import SchemaMismatch
 from ...operation import Operation, Request
+from ..columns import Columns
 from ..wakeup import Hint
-from .documents import MILLISECOND, Document, round_down
+from .documents import MILLISECOND, Document, Documents, round_down
 from .wakeup import to_documents
 
 # The fields of a job that a decision needs, without its payloads.
@@ -53,8 +54,8 @@ class Fresh(Request):
 class Context:
     """One queue in one database: the names of its collections, its clock, its frequent requests."""
 
-    def __init__(self, prefix: str, clock: Clock | None) -> None:
-        self.clock = clock or Clock()
+    def __init__(self, prefix: str, columns: Columns, clock: Clock) -> None:
+        self.clock, self.documents = clock, Documents(columns)
         self.notify = True
         self.prefix = prefix
         self.jobs = f"{prefix}jobs"

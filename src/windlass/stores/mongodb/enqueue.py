@@ -28,7 +28,7 @@ from ...operation import Operation, Request, Transient
 from ..blockers import with_chains
 from ..store import Enqueued
 from .context import Part
-from .documents import HELD_BY_JOB, Document, add, chain_of, rewritten, round_up, to_document, to_job
+from .documents import HELD_BY_JOB, Document, Documents, add, chain_of, round_up
 from .errors import Duplicate
 
 WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
@@ -85,34 +85,34 @@ class Enqueue(Part):
     def _insert(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
         """One document is atomic by itself; many, or one with edges, are so in a transaction."""
         now = yield from self.context.read_now()
-        documents = [to_document(new, now) for new in jobs]
+        documents = [self.context.documents.to_document(new, now) for new in jobs]
         alone = len(documents) == 1 and not jobs[0].blockers
         yield Request(self.context.jobs, "insert_many", (documents,), {"ordered": False}, alone)
         yield from self._add_edges(jobs)
-        return [Enqueued(to_job(document), True) for document in documents]
+        return [Enqueued(self.context.documents.to_job(document), True) for document in documents]
 
     # One job
 
     def _upsert(self, new: NewJob, resent: bool) -> Operation[Enqueued]:
         now = yield from self.context.read_now()
-        document = to_document(new, now)
+        document = self.context.documents.to_document(new, now)
         keyed = "unique_held" in document
         same = {name: document[name] for name in (HELD_KEY if keyed else ("_id",))}
         for _ in range(TRIES):
             if keyed and (new.id_given or resent):
                 known = yield self.context.find_jobs({"_id": new.id}, size=1)
                 if known:
-                    return Enqueued(to_job(known[0], created=False), False)
+                    return Enqueued(self.context.documents.to_job(known[0], created=False), False)
             change = {"$setOnInsert": document}
             try:
                 (result,) = yield Request(self.context.jobs, "update_one", (same, change), {"upsert": True}, alone=True)
             except Duplicate:
                 continue
             if result.upserted_id is not None:
-                return Enqueued(to_job(document), True)
+                return Enqueued(self.context.documents.to_job(document), True)
             holder = yield from self._yield_to_holder(new, same, now)
             if holder is not None:
-                return Enqueued(to_job(holder, created=False), False)
+                return Enqueued(self.context.documents.to_job(holder, created=False), False)
         raise Transient(f"the holder of the unique key {new.unique_key!r} changed each time we looked")
 
     def _yield_to_holder(self, new: NewJob, same: Document, now: datetime) -> Operation[Document | None]:
@@ -126,7 +126,7 @@ class Enqueue(Part):
             filter = {"_id": found[0]["_id"], "unique_held": True, "state": {"$in": WAITING}}
             filter["lane"] = found[0].get("lane")
             options = {"return_document": ReturnDocument.AFTER}
-            update = rewrite(rewritten(new, found[0], now))
+            update = rewrite(self.context.documents.replaced(new, found[0], now))
             found = yield Request(self.context.jobs, "find_one_and_update", (filter, update), options, alone=True)
         return found[0]  # type: ignore[no-any-return]
 
@@ -137,7 +137,7 @@ class Enqueue(Part):
         ids = [new.id for new in jobs]
         known = yield self.context.find_jobs({"_id": {"$in": ids}}, size=len(ids), alone=False)
         holders = yield from self._holders(jobs, now)
-        batch = Batch(now, {document["_id"]: document for document in known}, holders)
+        batch = Batch(self.context.documents, now, {document["_id"]: document for document in known}, holders)
         answers = [batch.add(new) for new in jobs]
         if batch.writes:
             yield Request(self.context.jobs, "bulk_write", (list(batch.writes.values()),), {"ordered": False})
@@ -147,7 +147,9 @@ class Enqueue(Part):
         if waiting:  # a job of that id that was not to be kept may have left some
             yield Request(self.context.edges, "delete_many", ({"job": {"$in": waiting}},))
         yield from self._add_edges(batch.added)
-        return [Enqueued(to_job(document, created=created), created) for document, created in answers]
+        return [
+            Enqueued(self.context.documents.to_job(document, created=created), created) for document, created in answers
+        ]
 
     def _holders(self, jobs: Sequence[NewJob], now: datetime) -> Operation[Holders]:
         """Which jobs hold the keys that are asked for."""
@@ -182,8 +184,8 @@ class Enqueue(Part):
 class Batch:
     """Jobs added one after the other to what is known, without I/O; `writes` and `records` say what to do then."""
 
-    def __init__(self, now: datetime, known: dict[UUID, Document], holders: Holders) -> None:
-        self.now, self.known, self.holders = now, known, holders
+    def __init__(self, documents: Documents, now: datetime, known: dict[UUID, Document], holders: Holders) -> None:
+        self.documents, self.now, self.known, self.holders = documents, now, known, holders
         self.writes: dict[UUID, InsertOne[Any] | UpdateOne] = {}
         self.records: list[ReplaceOne[Any]] = []
         self.added: list[NewJob] = []
@@ -198,7 +200,7 @@ class Batch:
             return self.known[new.id], False
         if new.unique_key is not None and key in self.holders:
             return self._yield_to(self.holders[key], new), False
-        document = self.known[new.id] = to_document(new, self.now)
+        document = self.known[new.id] = self.documents.to_document(new, self.now)
         self.writes[new.id] = InsertOne(document)
         self.added.append(new)
         if new.unique_key is not None:
@@ -211,7 +213,7 @@ class Batch:
         if new.on_conflict == "raise" and holder["_id"] != new.id:
             raise conflict(new, holder["_id"])
         if new.on_conflict == "replace" and holder.get("unique_held") and holder["state"] in WAITING:
-            changes = rewritten(new, holder, self.now)
+            changes = self.documents.replaced(new, holder, self.now)
             holder.update(changes)
             for name in [name for name, value in changes.items() if value is None]:
                 del holder[name]

@@ -17,7 +17,7 @@ from ...operation import Operation, Request
 from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Lease, Note, Reason, Refusal, Renewal
 from .context import BRIEF, Context, Part
-from .documents import Document, to_job, to_key
+from .documents import Document, to_key
 from .settle import Settlements
 from .skip_locked import plainly_or_by_halves
 
@@ -111,7 +111,7 @@ class Leases(Part):
         change = {"$set": {"token": token}, "$unset": {"worker": ""}}
         yield Request(self.context.jobs, "update_many", (filter, change))
         rows = yield Request(self.context.jobs, "find", ({**filter, "token": token},))
-        return [to_job(row) for row in rows]
+        return [self.context.documents.to_job(row) for row in rows]
 
     def anyone_lost(self) -> Operation[bool]:
         lost = {"state": RUNNING, "$expr": {"$lte": ["$leased_until", self.context.now_expression]}}
@@ -171,8 +171,8 @@ class Leases(Part):
 
     def _decide(self, document: Document, token: UUID, over: float) -> Settlement:
         return decide_any_rescue(
-            document["_id"], token, lambda: to_job(document), random=random.random, stagger_seconds=over,
-            begun=document.get("begun", True),
+            document["_id"], token, lambda: self.context.documents.to_job(document), random=random.random,
+            stagger_seconds=over, begun=document.get("begun", True),
         )  # fmt: skip
 
 

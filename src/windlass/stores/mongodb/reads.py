@@ -12,7 +12,7 @@ from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Request
 from ..store import Blocker, Bookmark, Counts, Filter, Tally
 from .context import ANY_MOMENT, Part
-from .documents import HEAD, Document, last_of_each, to_job
+from .documents import HEAD, Document, last_of_each
 
 BY_QUEUE_AND_TYPE = {"queue": "$queue", "type": "$type", "state": "$state"}
 
@@ -22,7 +22,7 @@ class Reads(Part):
 
     def get(self, ids: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         rows = yield self.context.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
-        return [to_job(row) for row in rows]
+        return [self.context.documents.to_job(row) for row in rows]
 
     def list(self, filter: Filter, limit: int, before: Bookmark | None = None) -> Operation[builtins.list[Job]]:
         if limit < 1:
@@ -31,7 +31,7 @@ class Reads(Part):
         order = [("finished_at", -1), ("_id", -1)] if filter.by_end else [("_id", -1)]
         options = {"sort": order, "limit": limit, "batch_size": limit + 1}
         rows = yield Request(self.context.jobs, "find", (conditions(filter, before, kept),), options, alone=True)
-        return [to_job(row) for row in rows]
+        return [self.context.documents.to_job(row) for row in rows]
 
     def _kept_holders(self, tenant: str, key: str) -> Operation[builtins.list[UUID]]:
         """Jobs of records that hold this key, whatever more a record's id says after tenant and key."""
@@ -69,7 +69,7 @@ class Reads(Part):
     def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
         filter = {"tenant": tenant, "order_key": order_key, "lane": HEAD}
         rows = yield Request(self.context.jobs, "find", (filter,), alone=True)
-        return to_job(rows[0]) if rows else None
+        return self.context.documents.to_job(rows[0]) if rows else None
 
     def ends(self, chains: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         found = yield from self._ends(chains)
@@ -84,7 +84,7 @@ class Reads(Part):
         last = [row["_id"] for row in last_of_each(rows) if row["state"] in FINISHED]
         ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
         rows = (yield self.context.find_jobs(ended, size=len(last))) if last else ()
-        return [to_job(row) for row in rows]
+        return [self.context.documents.to_job(row) for row in rows]
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, builtins.list[Blocker]]]:
         options = {"sort": [("job", 1), ("position", 1)], "batch_size": 10_000}

@@ -25,7 +25,7 @@ from ...policy import kept_seconds
 from ..store import HandedOver, Refusal, may_be_handed_over
 from .context import Brief, Context, Part
 from .dependents import Dependents, Judged, has_dependents
-from .documents import Document, round_up, to_job, to_key
+from .documents import Document, round_up, to_key
 from .settlement_writes import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
 from .tallies import Slot, Tallies, slot_of
 
@@ -64,7 +64,7 @@ class Settlements(Part):
         options = {"return_document": ReturnDocument.AFTER}
         update = {"$set": changes, "$inc": {"attempt": 1}}
         found = yield Request(self.context.jobs, "find_one_and_update", (fresh, update), options)
-        return HandedOver([], to_job(found[0]) if found[0] is not None else None)
+        return HandedOver([], self.context.documents.to_job(found[0]) if found[0] is not None else None)
 
     # In a transaction
 

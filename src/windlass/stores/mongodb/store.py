@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...clock import Clock
+from ..columns import COLUMNS, Columns
 from ..names import check_name
 from .actions import Actions
 from .admission import Admission
@@ -29,8 +30,10 @@ from .workers import Workers
 class MongoStore:
     """A `Store` in a database of a MongoDB replica set; the URL's path names the database."""
 
-    def __init__(self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None) -> None:
-        self.context = context = Context(check_name("prefix", prefix), clock)
+    def __init__(
+        self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None, columns: Columns = COLUMNS
+    ) -> None:
+        self.context = context = Context(check_name("prefix", prefix), columns, clock or Clock())
         self.clock = context.clock
         self.connections = MongoConnections(Target(client_url), context.migrations)
         self.wakeup = MongoWakeup(self.connections, context.hints)
