@@ -1,8 +1,9 @@
-"""Letting in what has arrived: due jobs into the lines of their order keys, and those that wait for others.
+"""Admission: due jobs get their places in the lines of their order keys, blocked jobs learn the state of their
+blockers.
 
-Neither waits for a lock, nor holds anybody up for long: all is done in short transactions, and what another one has
-locked is left for later. What a job waits for is linked before the transaction that decides: that one writes on the
-waiting jobs first, and on little else.
+It waits for no lock and delays others only shortly: it works in short transactions, and leaves documents that another
+transaction has locked for later. It links the chains that a job waits for before the transaction that decides. That
+transaction writes on the waiting jobs first, and on few other documents.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from .order_keys import OrderKeys
 from .settle import Settlements
 from .skip_locked import by_halves
 
-LINK = {"$inc": {"linked": 1}}  # each time anew: whoever settles the job at this moment must collide with it
-LOOKS = 8  # of one admission at what arrives, each past those that it could not take in the looks before
+LINK = {"$inc": {"linked": 1}}  # a write each time, so that it conflicts with a settlement at this moment
+LOOKS = 8  # of one admission; each skips the jobs that the looks before could not admit
 ENDS_BY = dict.fromkeys(("state", "chain_id", "chain_index", "linked", "type"), 1)
 
 
@@ -87,8 +88,8 @@ class Admission(Part):
         return Admitted(taken, sorted(queues), left)
 
     def _decide_blocked(self, ids: Sequence[UUID]) -> Operation[tuple[set[str], list[UUID]]]:
-        """The queues of those that wait for nothing any more; and those of which nothing can be said yet, since
-        another transaction has locked them, or what they wait for."""
+        """The queues of the jobs that wait for no chain any more; and the jobs that cannot be admitted yet, since
+        another transaction has locked them, or a chain that they wait for."""
         now = yield from self.context.read_now()
         edges = yield self.context.find_open_edges(ids, alone=True)
         busy = yield from self._link({edge["chain_id"] for edge in edges})
@@ -113,9 +114,9 @@ class Admission(Part):
         return queues | freed
 
     def _link(self, chains: Collection[UUID]) -> Operation[set[UUID]]:
-        """Mark the last job of each chain, unless it has completed: whoever ends it from now on sees who waits for it.
-        So the transaction that follows need not write on any of them. The chains whose last job another transaction
-        has locked: it may be ending it."""
+        """Mark the last job of each chain, unless it has completed: a settlement that ends it from now on sees that
+        others wait for it. So the transaction that follows need not write on these jobs. The answer: the chains whose
+        last job another transaction has locked, since it may be ending it."""
         rows = yield self.context.find_chains([*chains], ENDS_BY, alone=True)
         last = {row["_id"]: chain_of(row) for row in last_of_each(rows) if row["state"] != COMPLETED}
         _, locked = yield from by_halves([*last], self._link_some)
@@ -125,11 +126,11 @@ class Admission(Part):
         yield Request(self.context.jobs, "update_many", ({"_id": {"$in": [*ids]}, "state": {"$ne": COMPLETED}}, LINK))
 
     def _ended(self, chains: Collection[UUID]) -> Operation[tuple[dict[UUID, str | None], list[Failure]]]:
-        """The chains that have completed, with their outputs, and those that have failed. One that is not there, or
-        whose last has gone on, was deleted or never kept."""
+        """The chains that have completed, with their outputs, and those that have failed. A chain that does not exist,
+        or whose last job has no output, was deleted or never kept."""
         rows = yield self.context.find_chains([*chains], ENDS_BY, alone=False)
         last = last_of_each(rows)
-        # What is linked was so by us, or came after those who wait for it; the rest has slipped through.
+        # `_link` has linked these jobs, or they were added as linked. A job without it was added in between.
         missed = [row["_id"] for row in last if row["state"] != COMPLETED and "linked" not in row]
         if missed:
             yield Request(self.context.jobs, "update_many", ({"_id": {"$in": missed}}, LINK))
@@ -146,6 +147,6 @@ class Admission(Part):
 
 
 def beside(lanes: Collection[OrderKey]) -> Document:
-    """A filter for jobs of other keys."""
+    """A filter for jobs of other order keys."""
     keys = [{"tenant": tenant, "order_key": order_key} for tenant, order_key in sorted(lanes)]
     return {"$nor": keys} if keys else {}

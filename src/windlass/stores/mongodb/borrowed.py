@@ -1,4 +1,4 @@
-"""Sessions of the caller: of the right kind, and to the queue's own server."""
+"""Sessions of the caller: they must be of the right kind, and of the server of the queue."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Place = tuple[Any, ...]
 
 
 class Home:
-    """Where the queue lives: a session of another server would take the job to where no worker looks.
+    """The server of the queue: a session of another server would take the job to where no worker looks.
 
-    A replica set is told by its primary's process, a sharded cluster, which has many routers, by the moment its queue
-    was made. Ours is looked at again before any other is refused: another may have become primary meanwhile.
+    A replica set is identified by the process of its primary; a sharded cluster, which has many routers, by the time
+    at which its queue was made. Ours is read again before another is refused: there may be a new primary.
     """
 
     def __init__(self, database: str, migrations: str, shown_url: str) -> None:
@@ -38,7 +38,7 @@ class Home:
         return None if record is None else _place(await client.admin.command("hello"), record)
 
     def is_at(self, there: Place | None, client: Any) -> bool:
-        """Whether it is where we last saw ourselves."""
+        """Whether it is the server where we last saw the queue."""
         if there is None:
             raise InvalidInput(
                 "the server of this session has no queue: is it the one that the queue lives in, "

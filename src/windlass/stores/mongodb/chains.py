@@ -39,7 +39,7 @@ class Chains(Part):
         return [self.context.documents.to_job(row) for row in sorted(found, key=lambda row: row["_id"].bytes)]
 
     def chains(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[ChainRecord]]:
-        """Page by page, until enough of them are as they were asked for."""
+        """Page by page, until enough chains match the filter."""
         records: list[ChainRecord] = []
         while limit > 0:
             by_root = filter.state in (None, COMPLETED)
@@ -68,7 +68,7 @@ class Chains(Part):
         return [row["_id"] for row in rows]
 
     def _ends_in(self, state: str, filter: Filter, limit: int, before: UUID | None) -> Operation[list[UUID]]:
-        """Chains whose newest job is in this state: those that never went on, and those that did."""
+        """Chains whose newest job is in this state: chains of one job, and longer ones."""
         chains: list[UUID] = []
         for name, of_root in (("_id", True), ("chain_id", False)):
             query: Document = {"state": state, "chain_index": None if of_root else {"$gt": 0}}

@@ -1,4 +1,4 @@
-"""Deleting chains: not while one of their jobs runs, nor while others wait for them."""
+"""Deletion of chains. A chain stays while one of its jobs runs, or while other jobs wait for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Deletions(Part):
         return [answer(id, documents.get(id), refused) for id in ids]
 
     def _blockers_of(self, chains: Iterable[UUID]) -> Operation[dict[UUID, set[UUID]]]:
-        """What these chains wait or have waited for, and what that has waited for, and so on."""
+        """The chains that these chains wait or have waited for, and the chains that those wait for, and so on."""
         blockers: dict[UUID, set[UUID]] = {chain: set() for chain in chains}
         left = [*blockers]
         while left:
@@ -66,7 +66,7 @@ class Deletions(Part):
         return blockers
 
     def _dependents(self, chains: Sequence[UUID]) -> Operation[list[Waiting]]:
-        """Who still waits for one of these chains."""
+        """The jobs that still wait for one of these chains."""
         filter = {"chain_id": {"$in": chains}, "done": False}
         edges = yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))
         live = {"_id": {"$in": [edge["job"] for edge in edges]}, "state": {"$in": sorted(LIVE)}}
@@ -83,7 +83,7 @@ class Deletions(Part):
         ]
 
     def _remove(self, gone: Sequence[Document]) -> Operation[None]:
-        """With their keys and edges; the next of their order keys come up."""
+        """Delete jobs with their keys and edges; the next jobs of their order keys become heads."""
         ids = [document["_id"] for document in gone]
         yield Request(self.context.jobs, "delete_many", ({"_id": {"$in": ids}},))
         yield Request(self.context.keys, "delete_many", ({"job_id": {"$in": ids}},))
@@ -94,7 +94,7 @@ class Deletions(Part):
 
 
 def refusals(chains: Mapping[UUID, Sequence[Document]], dependents: Sequence[Waiting]) -> dict[UUID, Change]:
-    """Those that must stay: and with each of them what it waits for."""
+    """The chains that must stay, and with each of them the chains that it waits for."""
     refused = {
         chain: Change(chain, False, RUNNING) for chain, members in chains.items() if members[-1]["state"] == RUNNING
     }

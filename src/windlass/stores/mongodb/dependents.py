@@ -1,8 +1,8 @@
-"""What hangs on a job that ends: the next of its chain, those that wait for the chain, the next of its order key.
+"""Dependents of a job that ends: the next job of its chain, jobs that wait for the chain, the next of its order key.
 
-All of it is written in the transaction that ends the job. Whoever comes to wait for a chain writes on its last job, and
-on the one that waits; whoever ends the one frees the other. So of two that would miss each other, one collides with the
-other's write, tries again, and sees it.
+All of them are written in the transaction that ends the job. Admission of a waiting job writes on the last job of the
+chain and on the waiting job. The end of the chain writes on both, too. So if the two happen at once, one meets a write
+conflict, tries again, and sees the other.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Dependents(Part):
         self.enqueue, self.order_keys = enqueue, order_keys
 
     def after_end(self, ended: Sequence[Judged], now: datetime) -> Operation[list[Judged]]:
-        """These jobs have ended, in this transaction: see to what hangs on them. The jobs that are to be cancelled in
-        turn, since they waited for one that has failed."""
+        """These jobs have ended in this transaction: update their dependents. The answer: the jobs that have to be
+        cancelled in turn, since they wait for a chain that has failed."""
         if not ended:
             return []
         queues = yield from self._continue_chains(ended)
@@ -60,8 +60,8 @@ class Dependents(Part):
         return cancelled
 
     def fail(self, failures: Sequence[Failure], now: datetime) -> Operation[tuple[list[Judged], set[str]]]:
-        """What follows for those that wait for these chains, by their `if_failed`: the jobs that are to be cancelled,
-        and the queues of those that are free."""
+        """Apply `if_failed` of the jobs that wait for these chains: the jobs that have to be cancelled, and the queues
+        of the jobs that are free now."""
         failed = {one.chain_id: one for one in failures}
         filter = {"chain_id": {"$in": [*failed]}, "done": False}
         edges = (yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if failed else ()
@@ -87,13 +87,14 @@ class Dependents(Part):
         return cancelled, (yield from self.write_left(left, now))
 
     def _collide(self, documents: Iterable[Document]) -> Operation[None]:
-        """Those that are not admitted yet are seen to then: to write on them is to collide with who is doing that."""
+        """Jobs that are not admitted yet are left to their admission. A write on them conflicts with an admission that
+        runs at the same time."""
         arriving = [document["_id"] for document in documents if "blockers_left" not in document]
         if arriving:
             yield Request(self.context.jobs, "update_many", ({"_id": {"$in": arriving}}, {"$inc": {"revision": 1}}))
 
     def _continue_chains(self, ended: Iterable[Judged]) -> Operation[set[str]]:
-        """The next jobs of their chains; who waits for a chain waits for its next job now."""
+        """Add the next jobs of their chains. Jobs that wait for such a chain wait for its next job now."""
         following = [(one.continues, document) for one, document in ended if one.continues is not None]
         if not following:
             return set()
@@ -108,7 +109,7 @@ class Dependents(Part):
         return {answer.job.queue for answer in added}
 
     def _unblock(self, ends: Ends, now: datetime) -> Operation[set[str]]:
-        """The queues of those that waited for nothing else."""
+        """The queues of the jobs that wait for no other chain now."""
         filter = {"chain_id": {"$in": [*ends]}, "done": False}
         edges = (yield Request(self.context.edges, "find", (filter, {"job": 1, "chain_id": 1}))) if ends else ()
         if not edges:
@@ -126,7 +127,7 @@ class Dependents(Part):
         return (yield from self.write_left(left, now))
 
     def mark_done(self, ends: Ends, which: Document) -> Operation[None]:
-        """The output is copied to the edges, so that retention cannot take it away."""
+        """The output is copied to the edges, so that it outlives the job."""
         by_output: defaultdict[str | None, list[UUID]] = defaultdict(list)
         for chain, output in ends.items():
             by_output[output].append(chain)
@@ -140,7 +141,7 @@ class Dependents(Part):
             yield Request(self.context.edges, "bulk_write", (writes,), {"ordered": False})
 
     def write_left(self, left: Iterable[tuple[Document, int]], now: datetime) -> Operation[set[str]]:
-        """How many chains each of these still waits for; the queues of those that are free."""
+        """Write the number of chains that each job still waits for; the queues of the jobs that are free."""
         groups: defaultdict[tuple[int, bool], list[UUID]] = defaultdict(list)
         queues: set[str] = set()
         for document, count in left:
@@ -161,14 +162,14 @@ def failure(settlement: Settlement, document: Document) -> Failure:
 
 
 def has_dependents(settlement: Settlement, document: Document) -> bool:
-    """Whether the job's end is more than its own."""
+    """Whether other jobs depend on this end of the job."""
     if settlement.continues is None and "linked" not in document and "lane" not in document:
         return False
     return final_state(settlement, document) in FINISHED
 
 
 def loosened(left: int, ordered: bool, now: datetime) -> Document:
-    """What is written on a blocked job that now waits for so many. One that is free is not due before that."""
+    """The change on a blocked job that now waits for so many chains. A job that is free is not due before now."""
     changes: dict[str, Any] = {"blockers_left": left}
     if left:
         return {"$set": changes, "$unset": {"arriving": ""}, "$inc": {"revision": 1}}

@@ -1,14 +1,12 @@
-"""Adding jobs.
+"""Enqueue, in three ways. Jobs with new ids and no key are inserted. One job with an id that may exist, or with a key,
+is upserted outside a transaction, where the server itself waits for a key that another transaction holds. A batch of
+such jobs, or a job whose key outlives it, is read and written in one transaction.
 
-Three ways, by what is asked: jobs with fresh ids and no key are simply inserted; one job with an id that may be known,
-or with a key, is upserted, outside a transaction (where the server itself waits for a key that another transaction
-holds); a batch of such jobs, or a key that outlives its job, is read and written in one transaction.
+The blockers of a job are edges, inserted with it. Enqueue writes neither on those blockers nor on other jobs of its
+order key: admission does. So an enqueue in the caller's transaction delays no other client.
 
-What a job waits for are edges, inserted with it. Nothing of what it waits for is written, nor of the line that it will
-stand in: both is for admission, so that whoever enqueues in a transaction of his own holds nobody up.
-
-In a transaction all is read from one snapshot. What it shows as free either is, or the write ends in a write conflict,
-never in a duplicate-key error: that would end the caller's transaction without a label that tells him to try again.
+A transaction reads from one snapshot. A key that is free there is free, or the write ends in a write conflict, never in
+a duplicate-key error: that would end the caller's transaction without a label that asks for another try.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ from .context import Part
 from .documents import HELD_BY_JOB, Document, Documents, add, chain_of, round_up
 from .errors import Duplicate
 
-WAITING = (PENDING, BLOCKED)  # what has begun cannot be rewritten
-RECORD = ("tenant", "scope", "key")  # what the id of a key's record says
+WAITING = (PENDING, BLOCKED)  # a job that has begun cannot be replaced
+RECORD = ("tenant", "scope", "key")  # the fields in the id of a key's record
 HELD_KEY = ("tenant", "unique_scope", "unique_key", "unique_held")
-TRIES = 10  # for a key whose holder vanishes whenever we look
+TRIES = 10  # for a key whose holder vanishes after each read
 
 Key: TypeAlias = tuple[str, str, str]  # tenant, scope and key
 Holders: TypeAlias = dict[tuple[bool, str, str, str], Document]  # whether it is a record, tenant, scope, key
@@ -80,10 +78,10 @@ class Enqueue(Part):
         if edges:
             yield Request(self.context.edges, "insert_many", (edges,), {"ordered": False})
 
-    # Nothing to compare with
+    # New ids, no keys
 
     def _insert(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
-        """One document is atomic by itself; many, or one with edges, are so in a transaction."""
+        """One document is atomic by itself; many, or one with edges, need a transaction."""
         now = yield from self.context.read_now()
         documents = [self.context.documents.to_document(new, now) for new in jobs]
         alone = len(documents) == 1 and not jobs[0].blockers
@@ -116,7 +114,7 @@ class Enqueue(Part):
         raise Transient(f"the holder of the unique key {new.unique_key!r} changed each time we looked")
 
     def _yield_to_holder(self, new: NewJob, same: Document, now: datetime) -> Operation[Document | None]:
-        """The job that is there, rewritten if that was asked; None where it has gone meanwhile."""
+        """The existing job, replaced if the new one asks for it; None where it is gone meanwhile."""
         found: Sequence[Any] = yield self.context.find_jobs(same, size=1)
         if not found:
             return None
@@ -144,7 +142,7 @@ class Enqueue(Part):
         if batch.records:
             yield Request(self.context.keys, "bulk_write", (batch.records,), {"ordered": False})
         waiting = [new.id for new in batch.added if new.blockers]
-        if waiting:  # a job of that id that was not to be kept may have left some
+        if waiting:  # an earlier job of that id with keep=0 may have left edges
             yield Request(self.context.edges, "delete_many", ({"job": {"$in": waiting}},))
         yield from self._add_edges(batch.added)
         return [
@@ -152,7 +150,7 @@ class Enqueue(Part):
         ]
 
     def _holders(self, jobs: Sequence[NewJob], now: datetime) -> Operation[Holders]:
-        """Which jobs hold the keys that are asked for."""
+        """The jobs that hold the keys of these jobs."""
         by_scope: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         records: set[Key] = set()
         for new in jobs:
@@ -182,7 +180,7 @@ class Enqueue(Part):
 
 
 class Batch:
-    """Jobs added one after the other to what is known, without I/O; `writes` and `records` say what to do then."""
+    """New jobs, added one after the other to the existing ones without I/O; `writes` and `records` are the result."""
 
     def __init__(self, documents: Documents, now: datetime, known: dict[UUID, Document], holders: Holders) -> None:
         self.documents, self.now, self.known, self.holders = documents, now, known, holders
@@ -191,10 +189,10 @@ class Batch:
         self.added: list[NewJob] = []
 
     def add(self, new: NewJob) -> tuple[Document, bool]:
-        """The document of this job, or of the one in its place."""
+        """The document of this job, or of the existing one."""
         key = (has_record(new), *key_of(new))
         if new.id in self.known:
-            # Those of the batch that followed it follow it again, though its key may be free by now.
+            # Jobs of the batch with the same key get it as their answer again, though its key may be free by now.
             if new.unique_key is not None:
                 self.holders[key] = self.known[new.id]
             return self.known[new.id], False
@@ -222,7 +220,7 @@ class Batch:
         return holder
 
     def _record(self, new: NewJob) -> ReplaceOne[Any]:
-        """Who took the key. What it is kept for afterwards is the answer to those who come when the job is gone."""
+        """The record of a key. It has the answer for later jobs when this job is gone."""
         id = record_id(*key_of(new))
         record = {"_id": id, "job_id": new.id, "type": new.type, "queue": new.queue, "created_at": self.now}
         if new.window_seconds is not None:
@@ -231,12 +229,12 @@ class Batch:
 
 
 def has_record(new: NewJob) -> bool:
-    """Whether its key outlives it, in a record of its own."""
+    """Whether its key outlives it, in a separate record."""
     return new.unique_key is not None and new.unique_until not in HELD_BY_JOB
 
 
 def needs_more(new: NewJob) -> bool:
-    """Whether one upsert is not enough: it takes one document, and fills in no count of arrivals."""
+    """Whether one upsert is not enough: it writes one document, and the server fills in no `arrival`."""
     return has_record(new) or bool(new.blockers) or new.order_key is not None
 
 
@@ -245,7 +243,7 @@ def key_of(new: NewJob) -> Key:
 
 
 def record_id(*key: str) -> Document:
-    """The scope comes last: keys are looked for without it, too."""
+    """The scope comes last, since some reads look for a key in all scopes."""
     tenant, scope, text = key
     return {"tenant": tenant, "key": text, "scope": scope}
 
@@ -267,7 +265,7 @@ def rewrite(changes: Document) -> Document:
 
 
 def bygone(record: Document) -> Document:
-    """A job that is no longer kept but whose key still is: what its record remembers of it."""
+    """A deleted job whose key is still held: the part of it that the record of the key has."""
     created_at = record["created_at"]
     return {
         "_id": record["job_id"],

@@ -1,4 +1,4 @@
-"""What pymongo raises, in our words."""
+"""The errors of pymongo, translated into those of Windlass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...operation import Interrupted, Transient, Unwilling
 RAISED = (PyMongoError, BSONError, OverflowError)
 
 DUPLICATE_KEY, WRITE_CONFLICT, TOO_OLD, NO_INDEX = 11000, 112, 290, 27
-NOT_THERE = (251, TOO_OLD)  # a transaction that has been undone
+NOT_THERE = (251, TOO_OLD)  # a transaction that the server has rolled back
 COMMIT_UNKNOWN = "UnknownTransactionCommitResult"
 OF_THE_CONTENT = (10334, 17419, 17420, 121, 257)  # a document or a transaction that is too large, or not valid
 REFUSED_LOGIN = (13, 18, 8000)
@@ -34,19 +34,19 @@ STANDALONE = (
 
 
 class Duplicate(WindlassError):
-    """A unique index refused a write outside a transaction: somebody was quicker."""
+    """A unique index refused a write outside a transaction: another client was quicker."""
 
 
 class NoSuchIndex(WindlassError):
-    """To be dropped, and not there: somebody was quicker, or it never was."""
+    """The index to drop does not exist: another client was quicker, or it never existed."""
 
 
 def translate(error: Exception, place: str, *, in_transaction: bool) -> WindlassError:
-    """The error to raise instead; `place` is the server without its password."""
+    """The error to raise instead; `place` is the server's URL without the password."""
     match error:
         case PyMongoError() if error.has_error_label(COMMIT_UNKNOWN):
             return Interrupted(f"MongoDB at {place} did not say whether it has committed: {shorten(error)}")
-        case ServerSelectionTimeoutError():  # labelled transient in a transaction, yet waited for long enough
+        case ServerSelectionTimeoutError():  # labelled as transient in a transaction, but the driver has waited
             hint = " (its replica set is not initiated: run rs.initiate())" if "RSGhost" in str(error) else ""
             return StoreUnavailable(f"MongoDB at {place} cannot be reached{hint}: {shorten(error)}")
         case PyMongoError() if error.timeout:
@@ -88,19 +88,19 @@ def translate_refusal(error: OperationFailure, place: str, in_transaction: bool)
 
 
 def is_undone(error: PyMongoError) -> bool:
-    """Whether the server has undone the whole transaction, and another try may go better."""
+    """Whether the server has rolled back the whole transaction, and another try may succeed."""
     match error:
         case PyMongoError() if error.has_error_label("TransientTransactionError"):
             return True
-        case WriteConcernError():  # of a commit that has been made
+        case WriteConcernError():  # of a commit that was made
             return False
-        case OperationFailure():  # the server aborts what is too old, and puts no label on the operation it interrupts
+        case OperationFailure():  # the server aborts an old transaction, and does not label the operation's error
             return TOO_OLD in all_codes(error)
     return False
 
 
 def is_of_chain(error: OperationFailure) -> bool:
-    """Whether it is the place in a chain that is taken: its index is the only one that has this field."""
+    """Whether the duplicate is the index in a chain: only that unique index has this field."""
     details = error.details or {}
     return any("chain_index" in one.get("keyPattern", ()) for one in (details, *details.get("writeErrors", ())))
 
@@ -113,5 +113,5 @@ def all_codes(error: OperationFailure) -> set[int]:
 
 
 def shorten(error: Exception) -> str:
-    """The first part of a message: pymongo appends the whole topology, or the whole answer."""
+    """The first part of the message: pymongo appends the whole topology, or the whole answer."""
     return str(error).partition(", full error:")[0].partition(", Topology Description:")[0][:500]

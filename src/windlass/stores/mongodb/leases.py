@@ -1,4 +1,4 @@
-"""Keeping jobs, taking them from workers that are gone, and ending those that nobody has started in time."""
+"""Leases: begin attempts, renew their leases, take jobs from lost workers, cancel jobs that are too late."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Leases(Part):
         return int(result.matched_count)
 
     def note(self, notes: Sequence[Note]) -> Operation[None]:
-        yield from plainly_or_by_halves(notes, self._note)  # locked ones are written with the next notes
+        yield from plainly_or_by_halves(notes, self._note)  # progress of locked jobs is written with the next notes
 
     def _note(self, notes: Sequence[Note]) -> Operation[None]:
         writes = [UpdateOne(fence_of(note), {"$set": {"progress": note.progress}}, hint="_id_") for note in notes]
@@ -92,13 +92,13 @@ class Leases(Part):
         return sum(counts)
 
     def _write(self, ids: Sequence[UUID], which: Document, change: Document | list[Document]) -> Operation[int]:
-        """On those of these jobs that still are such; how many."""
+        """Change those of these jobs that still match the filter; their number."""
         filter = {**which, "_id": {"$in": [to_key(id) for id in ids]}}
         (result,) = yield Request(self.context.jobs, "update_many", (filter, change), {"hint": "_id_"})
         return int(result.matched_count)
 
     def _renewed(self, seconds: float | str, progress: str | None = None) -> list[Document]:
-        """`seconds`: so many, or the field that says."""
+        """`seconds`: a number, or the name of the field that has it."""
         now = self.context.now_expression
         until = {"$add": [now, {"$multiply": [seconds, 1000]}]}
         changes: Document = {"leased_until": {"$ifNull": [until, "$leased_until"]}, "heard_at": now}
@@ -123,7 +123,7 @@ class Leases(Part):
             return []
         lost: Document = {"$expr": {"$lte": ["$leased_until", self.context.now_expression]}}
         if stale_before is not None:
-            # Who has not renewed yet was heard of when he claimed.
+            # A worker that has not renewed yet was alive when it claimed.
             before = {"$lt": stale_before}
             lost = {"$or": [{"heard_at": before}, {"heard_at": None, "claimed_at": before}]}
         documents, token = yield from self._take_over({"state": RUNNING, **lost}, limit)
@@ -133,10 +133,10 @@ class Leases(Part):
         return [settlement for settlement in settlements if settlement.id not in refused]
 
     def _take_over(self, lost: Document, limit: int) -> Operation[tuple[Sequence[Document], UUID]]:
-        """Write a token of the rescuer's own on what is still lost: the worker that was given up finds nothing that it
-        could have written. What another transaction has locked is left alone. The rest is not of this transaction:
-        the server would hold the locks of a rescuer that is killed in one for a minute. This way its jobs are as lost
-        as before, and the next one takes them over from it."""
+        """Write a new token on the jobs that are still lost. It fences the lost worker. Jobs that another transaction
+        has locked are left alone. This is outside of the settlement's transaction: the server would keep the locks of a
+        rescuer that is killed in a transaction for a minute. This way its jobs are as lost as before, and the next
+        rescuer takes them."""
         token = uuid4()
         options = {"limit": limit, "batch_size": limit + 1}
         found = yield Request(self.context.jobs, "find", (lost, {"_id": 1}), options, alone=True)
@@ -151,7 +151,7 @@ class Leases(Part):
         if limit < 1:
             return []
         now = yield from self.context.read_now()
-        # Nearly always there is nothing: then no transaction is begun for it.
+        # Usually there is none: then no transaction is begun for it.
         if not (yield from self._too_late(now, 1, alone=True)):
             return []
         found = yield from self._too_late(now, limit)
@@ -160,7 +160,8 @@ class Leases(Part):
         return settlements
 
     def _too_late(self, now: datetime, limit: int, *, alone: bool = False) -> Operation[list[Document]]:
-        """In the operation's transaction, a job that is claimed or rewritten until that ends makes it begin again."""
+        """Jobs that were not started in time. In the operation's transaction, a claim or a replacement of one of them
+        by others makes the operation start again."""
         found: list[Document] = []
         for state, index in EXPIRING.items():
             filter, left = {"state": state, "expires_at": {"$lte": now}}, limit - len(found)
@@ -181,7 +182,7 @@ def fence_of(one: Lease | Note) -> Document:
 
 
 def why_lost(lease: Lease, document: Document | None) -> Reason | None:
-    """None: it is not."""
+    """None: the lease is not lost."""
     if document is None:
         return "not found"
     if document["state"] == RUNNING and document.get("token") == lease.token:

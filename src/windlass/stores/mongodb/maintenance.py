@@ -1,5 +1,5 @@
-"""Removing what is no longer kept. The server's TTL monitor does the same, about once a minute; this is at once, and
-by our clock."""
+"""Maintenance: delete jobs that are no longer kept. The server's TTL monitor does the same about once a minute; this
+happens at once, and by the store's clock."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Maintenance(Part):
         return len(rows)
 
     def _prune_edges(self) -> Operation[None]:
-        """What jobs waited for that are gone: the server removes those by itself, and tells nobody. Some edges are
-        looked at, and more of them as long as there is much to find."""
+        """Delete the edges of jobs that the TTL monitor has deleted. It reads a sample of edges, and more samples as
+        long as many edges have to go."""
         sample = [{"$sample": {"size": EDGES_LOOKED_AT}}, {"$group": {"_id": "$job"}}]
         for _ in range(ROUNDS):
             rows = yield Request(self.context.edges, "aggregate", (sample,), alone=True)
@@ -53,6 +53,6 @@ class Maintenance(Part):
                 break
 
     def vacuum(self) -> Operation[None]:
-        """Nothing: the storage engine reuses the space of what was deleted by itself. Giving it back to the operating
-        system is `compact`, which needs an administrator's rights and is an administrator's decision."""
+        """Nothing: the storage engine reuses the space of deleted documents by itself. `compact` would return it to the
+        operating system; that needs the rights of an administrator, and is an administrator's decision."""
         yield from ()

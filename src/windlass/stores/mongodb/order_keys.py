@@ -1,8 +1,8 @@
-"""Lanes: the jobs of one order key, in one line, with one of them at the head.
+"""Order keys: the jobs of one key stand in one line, with one of them at the head.
 
-Whoever lets a job into a line writes on its head in the same transaction; whoever ends the head does so in a
-transaction, too. So either he that ends it sees who is in line, or the two collide: then he tries again, and sees it;
-or the other leaves that line for later, when there is another head, or none any more, and makes one.
+Admission puts a job into the line and writes on the head in the same transaction. The end of the head is a transaction,
+too. So either the end sees the jobs in line, or the two conflict. Then the end tries again and sees them; or admission
+leaves that line for later, when there is another head, or none, and then makes one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .documents import HEAD, IN_LINE, NOT_DUE, Document, OrderKey, order_key_of
 from .skip_locked import by_halves
 
 TO_HEAD: list[dict[str, Any]] = [{"$set": {"lane": HEAD, "run_at": "$due_at"}}]
-TRIES = 5  # for a line whose first is gone whenever we look
+TRIES = 5  # for a line whose first job is gone after each read
 
 
 class First(NamedTuple):
-    """Who is next in a line."""
+    """The first job in a line."""
 
     id: UUID
     queue: str
@@ -33,8 +33,8 @@ class First(NamedTuple):
 
 
 class LinedUp(NamedTuple):
-    """What came of arrivals: the queues of those that are heads now, how many have their places, and the lines that
-    could not be written on."""
+    """The result for arriving jobs: the queues of the new heads, the number of jobs that are in line now, and the keys
+    whose lines could not be changed."""
 
     queues: set[str]
     placed: int
@@ -43,10 +43,10 @@ class LinedUp(NamedTuple):
 
 class OrderKeys(Part):
     def line_up(self, arrivals: Sequence[Document]) -> Operation[LinedUp]:
-        """Let due jobs into the lines of their keys.
+        """Put due jobs into the lines of their keys.
 
-        They count as arriving until all is done: whoever comes after a crash does it again. A line of which another
-        transaction has locked the head, or one that arrives, stays as it is, with all that arrives in it.
+        They count as arriving until all is done: after a crash, the next admission does it again. If another
+        transaction has locked the head of a line, or an arriving job, that line stays as it is.
         """
         arriving: defaultdict[OrderKey, list[UUID]] = defaultdict(list)
         for document in arrivals:
@@ -68,14 +68,14 @@ class OrderKeys(Part):
         return LinedUp(queues, len(ids) - len(unsure), busy)
 
     def _place(self, lanes: Sequence[OrderKey], arriving: Mapping[OrderKey, Sequence[UUID]]) -> Operation[None]:
-        """Those of some keys into their lines, and a mark on the head of each line that gets longer."""
+        """Put the jobs of some keys into their lines, and mark the head of each line that gets longer."""
         ids = [id for lane in lanes for id in arriving[lane]]
         due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
         rows = yield self.context.find_jobs(due, {"tenant": 1, "order_key": 1}, size=len(ids), alone=False)
         if not rows:
-            return  # another was quicker
+            return  # another process was quicker
         placed = [{"$set": {"lane": IN_LINE, "place": "$due_at"}}]
-        heads = of_lanes({order_key_of(row) for row in rows}, HEAD)
+        heads = in_lane({order_key_of(row) for row in rows}, HEAD)
         marks = [UpdateMany(head, {"$inc": {"followed": 1}}) for head in heads]
         found = {"_id": {"$in": [row["_id"] for row in rows]}}
         yield Request(self.context.jobs, "bulk_write", ([UpdateMany(found, placed, hint="_id_"), *marks],))
@@ -90,7 +90,7 @@ class OrderKeys(Part):
 
     def _first_without_head(self, lanes: Collection[OrderKey]) -> Operation[list[First]]:
         led: set[OrderKey] = set()
-        for heads in of_lanes(lanes, HEAD):
+        for heads in in_lane(lanes, HEAD):
             rows = yield Request(self.context.jobs, "find", (heads, {"tenant": 1, "order_key": 1}), alone=True)
             led |= {order_key_of(row) for row in rows}
         return (yield from self._first_in(set(lanes) - led, alone=True))
@@ -100,14 +100,14 @@ class OrderKeys(Part):
         first: list[First] = []
         order = {"order_key": 1, "place": 1, "arrival": 1}
         group = {"_id": "$order_key", "id": {"$first": "$_id"}, "queue": {"$first": "$queue"}}
-        for line in of_lanes(lanes, IN_LINE):
+        for line in in_lane(lanes, IN_LINE):
             pipeline = [{"$match": line}, {"$sort": order}, {"$group": group}]
             rows = yield Request(self.context.jobs, "aggregate", (pipeline,), {"hint": "line"}, alone)
             first += [First(row["id"], row["queue"], (line["tenant"], row["_id"])) for row in rows]
         return first
 
     def _make_heads(self, first: Sequence[First]) -> Operation[int]:
-        """How many became heads; others may be quicker, with another first."""
+        """The number of new heads; another process may have been quicker, with another first job."""
         writes = [UpdateOne({"_id": one.id, "lane": IN_LINE}, TO_HEAD) for one in first]
         (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
         return int(result.matched_count)
@@ -123,9 +123,9 @@ class OrderKeys(Part):
         return {one.queue for one in first}
 
 
-def of_lanes(lanes: Collection[OrderKey], place: int) -> list[Document]:
-    """Filters for the jobs that have this place in one of these lanes."""
+def in_lane(keys: Collection[OrderKey], lane: int) -> list[Document]:
+    """Filters for the jobs of these keys that are in this lane."""
     by_tenant: defaultdict[str, list[str]] = defaultdict(list)
-    for tenant, order_key in sorted(lanes):
+    for tenant, order_key in sorted(keys):
         by_tenant[tenant].append(order_key)
-    return [{"lane": place, "tenant": tenant, "order_key": {"$in": keys}} for tenant, keys in by_tenant.items()]
+    return [{"lane": lane, "tenant": tenant, "order_key": {"$in": those}} for tenant, those in by_tenant.items()]

@@ -1,4 +1,4 @@
-"""Looking at jobs and queues."""
+"""Reads: jobs, queues, counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reads(Part):
         return [self.context.documents.to_job(row) for row in rows]
 
     def _kept_holders(self, tenant: str, key: str) -> Operation[builtins.list[UUID]]:
-        """Jobs of records that hold this key, whatever more a record's id says after tenant and key."""
+        """The jobs of the records that hold this key, in any scope."""
         first = {"tenant": tenant, "key": key}
         between = {"$gte": first, "$lt": {"tenant": tenant, "key": key + "\0"}}
         rows = yield Request(self.context.keys, "find", ({"_id": between},), alone=True)
@@ -44,8 +44,8 @@ class Reads(Part):
         return [row["job_id"] for row in rows if row.get("ends_at") is None or row["ends_at"] > now]
 
     def counts(self) -> Operation[Counts]:
-        """From one snapshot: what waits from the ready index alone, what runs by the index of that, what is
-        finished from the tallies."""
+        """From one snapshot. Waiting jobs are counted in the ready index alone, running jobs through their index,
+        finished jobs from the tallies."""
         tallies: builtins.list[Tally] = []
         total: dict[str, Any] = {"$sum": 1}
         for state in (PENDING, RUNNING, BLOCKED):
@@ -73,7 +73,7 @@ class Reads(Part):
 
     def ends(self, chains: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         found = yield from self._ends(chains)
-        # A look outside a transaction sees no one moment: a chain may have gone on half-way through it.
+        # A read outside a transaction is no snapshot: a chain may have got its next job during the read.
         gone_on = [job.chain_id for job in found if job.went_on]
         if gone_on:
             found = [job for job in found if not job.went_on] + (yield from self._ends(gone_on))
@@ -97,12 +97,12 @@ class Reads(Part):
 
 
 def conditions(filter: Filter, before: Bookmark | None, kept: Sequence[UUID] = ()) -> Document:
-    """`kept`: the jobs of records that hold the key that the filter asks for."""
+    """`kept`: the jobs of the records that hold the filter's unique key."""
     given = {"state": filter.state, "type": filter.type, "queue": filter.queue, "tenant": filter.tenant}
     query: Document = {name: value for name, value in given.items() if value is not None}
     either: builtins.list[Document] = []
     if filter.state in FINISHED:
-        query["finished_at"] = {"$exists": True}  # so that the index of those serves
+        query["finished_at"] = {"$exists": True}  # so that the server uses the index of finished jobs
     if filter.since is not None:
         finished = {"finished_at": {"$gte": filter.since}}
         live = {"finished_at": None, "created_at": {"$gte": filter.since}}
@@ -119,6 +119,6 @@ def conditions(filter: Filter, before: Bookmark | None, kept: Sequence[UUID] = (
         query["_id"] = {"$lt": before.id}
     if either:
         query["$and"] = either
-    if filter.chain is not None:  # the first of a chain is the job whose id it bears; the index has the others
+    if filter.chain is not None:  # the id of a chain is that of its first job; the index has the others
         query["$or"] = [{"_id": filter.chain}, {"chain_id": filter.chain, "chain_index": {"$gt": 0}}]
     return query

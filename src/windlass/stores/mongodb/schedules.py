@@ -65,12 +65,13 @@ class Schedules(Part):
                     alone=True,
                 )
                 return
-            except Duplicate:  # another has put it at this moment: then there is one to renew
+            except Duplicate:  # another process has added it at this moment: then there is one to renew
                 continue
         raise Transient(f"the schedule {schedule.name!r} changed each time we looked")
 
     def fire(self, firing: Firing) -> Operation[Sequence[Enqueued] | None]:
-        """In a transaction: of two who fire, one meets a write conflict, tries again, and finds the tick moved."""
+        """In a transaction: of two processes that fire, one meets a write conflict, tries again, and finds the tick
+        moved."""
         as_it_was = {**RUNNING_ONES, "_id": firing.name, "next_at": firing.due_at}
         moved = {"next_at": firing.next_at} | ({"last_at": firing.last_at} if firing.last_at else {})
         (result,) = yield Request(self.context.schedules, "update_one", (as_it_was, {"$set": moved}))

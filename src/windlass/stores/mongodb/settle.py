@@ -1,10 +1,10 @@
-"""Ending attempts: the jobs are read, judged and written; each write has the fence in it.
+"""Settling attempts: the jobs are read, judged and written; each write is fenced.
 
-Each settlement is atomic by itself, for it is one write to one document. So a batch needs no transaction, which would
-cost four times as much; where it is cut short, those that were written are found to be so when it is sent again. What
-has changed between our reading and our writing is judged again. Only what bears no token, and could not be told from
-what others did, is settled in a transaction, as are jobs that are cancelled or have expired, and those on which others
-hang.
+Each settlement is atomic, since it is one write to one document. So a batch needs no transaction, which would cost four
+times as much. If a batch is cut short, the settlements that were written are recognised when it is sent again. A job
+that has changed between the read and the write is judged again. Three kinds of settlement need a transaction: those
+without a token, since they cannot be told from the writes of others; cancelled and expired jobs; and jobs with
+dependents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .settlement_writes import Ending, Member, ending_of, final_state, foresee, 
 from .tallies import Slot, Tallies, slot_of
 
 AT_ONCE = 10_000  # settlements; their ids must fit into one document
-ROUNDS = 8  # for jobs that change whenever we look
+ROUNDS = 8  # for jobs that change after each read
 SETTLED_BY = dict.fromkeys(("queue", "type", "keep_seconds", "cancel_requested", "linked", "lane", "blockers_left"), 1)
 
 Groups = dict[Ending, list[Member]]
@@ -75,9 +75,9 @@ class Settlements(Part):
         return refusals
 
     def write_endings(self, accepted: Iterable[Judged], now: datetime) -> Operation[None]:
-        """Write what was judged to be right, and count it."""
+        """Write the accepted settlements, and count them."""
         judged = [*accepted]
-        while judged:  # what ends may cancel others, which end the same way
+        while judged:  # the end of a job may cancel others, which end the same way
             groups, slots = grouped(judged, now)
             writes = writes_of(groups, now)
             (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
@@ -103,11 +103,12 @@ class Settlements(Part):
         raise Transient("a job changed whenever it was being settled")
 
     def _judge(self, settlements: Sequence[Settlement]) -> Operation[tuple[list[Judged], list[Refusal], datetime]]:
-        """Nearly always all of them run and bear their token: then little is asked of them. Else all is."""
+        """Usually all jobs run with the token of their settlement: then a few fields are enough. Otherwise more are
+        read."""
         ids = [settlement.id for settlement in settlements]
         tokens = {settlement.token for settlement in settlements}
         filter = {"_id": {"$in": [to_key(id) for id in ids]}, "token": {"$in": [*tokens]}, "state": RUNNING}
-        now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # once is enough
+        now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # in one document is enough
         projection = {**SETTLED_BY, "now": now} | ({"token": 1} if len(tokens) > 1 else {})
         options = {"batch_size": len(ids) + 1, "hint": "_id_"}
         rows = yield Request(self.context.jobs, "find", (filter, projection), options, alone=True)
@@ -121,7 +122,7 @@ class Settlements(Part):
         return *judge_all(settlements, documents), moment
 
     def _write_each(self, accepted: Sequence[Judged], now: datetime) -> Operation[list[Settlement]]:
-        """Those that could not be written, since their job has changed."""
+        """The settlements that could not be written, since their job has changed."""
         groups, slots = grouped(accepted, now)
         mark = ObjectId()
         announced = yield from self.tallies.announce(slots, mark, now)
@@ -131,7 +132,7 @@ class Settlements(Part):
             yield from self.tallies.confirm(announced)
             return []
         documents, _ = yield from self.context.read_brief((settlement.id for settlement, _ in accepted), alone=True)
-        # Whoever sends the same at the same millisecond leaves what looks like ours.
+        # The mark tells our writes from those of a client that sends the same in the same millisecond.
         written = documents.items() if result.matched_count else ()
         ours = {id for id, document in written if document.get("counted_by") == mark}
         each = [[id for key in ids if (id := key.as_uuid()) in ours] for ids in slots.values()]
@@ -140,7 +141,7 @@ class Settlements(Part):
 
 
 def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]) -> tuple[list[Judged], list[Refusal]]:
-    """One after the other, each as the one before leaves the job."""
+    """One after the other: each settlement sees the job as the one before leaves it."""
     accepted: list[Judged] = []
     refusals: list[Refusal] = []
     for settlement in settlements:
@@ -155,8 +156,8 @@ def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]
 
 
 def parted(accepted: list[Judged]) -> tuple[list[Judged], list[Settlement]]:
-    """Those that can be written each by itself, and those that need a transaction. What is to leave no trace goes with
-    the latter: where the transaction has to be repeated, it could not be found again."""
+    """The settlements that can be written one by one, and those that need a transaction. Jobs with keep=0 go with the
+    latter: a deleted job could not be recognised if the transaction has to be repeated."""
     if not any(has_dependents(*one) for one in accepted):
         return accepted, []
     together = [one for one, document in accepted if has_dependents(one, document) or leaves_no_trace(one, document)]
@@ -169,7 +170,7 @@ def leaves_no_trace(settlement: Settlement, document: Document) -> bool:
 
 
 def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slot, list[Binary]]]:
-    """By what is written on them; and, of those that leave a trace, by where they are counted."""
+    """The settlements by the change that they make; and the jobs that are kept by the tally that counts them."""
     groups: defaultdict[Ending, list[Member]] = defaultdict(list)
     kinds: defaultdict[tuple[str, str, State, int], list[Binary]] = defaultdict(list)
     for settlement, document in accepted:
@@ -185,8 +186,8 @@ def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slo
 
 
 def missed(accepted: Sequence[Judged], documents: dict[UUID, Document], deleted: int) -> list[Settlement]:
-    """Which of those that we wanted to write do not show that we did. One that is to leave no trace and is gone was
-    deleted by us, unless more are gone than we deleted."""
+    """The settlements whose job does not show that they were written. A job with keep=0 that is gone was deleted by
+    this batch, unless more jobs are gone than it has deleted."""
     left: list[Settlement] = []
     gone: list[Settlement] = []
     for settlement, _ in accepted:

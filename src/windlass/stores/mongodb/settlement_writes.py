@@ -1,4 +1,4 @@
-"""What is judged and written when an attempt ends: decided here, without I/O."""
+"""The judgement of settlements and the writes that follow: decided here, without I/O."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..store import Reason
 from .documents import Document, add, round_up
 
 WAITING = (PENDING, BLOCKED)
-OF_WAITING = ("lane", "place", "arriving", "blockers_left")  # what a job has only as long as it is live
-LONGEST_UPDATE = 2_000_000  # characters, of at most four bytes; the last one's may come on top
-LOOKED_THROUGH = 100  # values of their own in one update: the server looks through them for each document
+OF_WAITING = ("lane", "place", "arriving", "blockers_left")  # fields that only live jobs have
+LONGEST_UPDATE = 2_000_000  # characters of at most four bytes; the last job may exceed it
+LOOKED_THROUGH = 100  # different values in one update: the server searches them for each document
 
 Accepted: TypeAlias = Literal["accepted", "accepted before"]
 
 
 class Ending(NamedTuple):
-    """What is written alike on all jobs of a group."""
+    """The change that is the same for all jobs of a group."""
 
     token: UUID | None
     state: State
@@ -41,7 +41,7 @@ class Ending(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A job of a group, and what it alone says."""
+    """A job of a group, with the values that differ."""
 
     id: Binary
     output: str | None
@@ -52,7 +52,7 @@ class Member(NamedTuple):
 
 
 def judge(settlement: Settlement, document: Document | None) -> Accepted | Reason:
-    """What the fence says. One that was accepted before was sent again because its answer was lost."""
+    """The answer of the fence. A settlement that was accepted before is sent again if its answer was lost."""
     if document is None:
         return "not found"
     state, token, previous_token = document["state"], document.get("token"), document.get("previous_token")
@@ -64,21 +64,21 @@ def judge(settlement: Settlement, document: Document | None) -> Accepted | Reaso
 
 
 def foresee(settlement: Settlement, document: Document) -> None:
-    """Let the next one in the same batch find the job as this one leaves it."""
+    """Change the document as this settlement does, for the next settlement in the same batch."""
     document["state"] = final_state(settlement, document)
     if document["state"] == PENDING and settlement.token is not None:
         document["token"], document["previous_token"] = None, settlement.token
 
 
 def final_state(settlement: Settlement, document: Document) -> State:
-    """A job that would come back, and that somebody wants cancelled, is cancelled."""
+    """A job that would be pending again is cancelled if its cancellation was requested."""
     back = settlement.state == PENDING and document.get("cancel_requested", False)
     return CANCELLED if back else settlement.state
 
 
 def ending_of(settlement: Settlement, document: Document) -> Ending:
     keep_seconds = document.get("keep_seconds")
-    if not isinstance(keep_seconds, int):  # what somebody may have left there must stop no batch
+    if not isinstance(keep_seconds, int):  # a value that someone wrote by hand must stop no batch
         keep_seconds = None
     return Ending(
         settlement.token,
@@ -95,7 +95,7 @@ def ending_of(settlement: Settlement, document: Document) -> Ending:
 
 
 def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
-    """None: kept for ever, or until after the year 9999."""
+    """None: kept for ever, or beyond the year 9999."""
     if keep_seconds < 0:
         return None
     try:
@@ -110,13 +110,12 @@ def purge_moment(keep_seconds: int, now: datetime) -> datetime | None:
 def writes_of(
     groups: Mapping[Ending, Sequence[Member]], now: datetime, *, mark: ObjectId | None = None
 ) -> list[UpdateMany | DeleteMany]:
-    """`mark`: what the finished jobs bear; it stands for a write outside a transaction, which ends no job that others
-    hang on."""
+    """`mark`: for the finished jobs of a write outside a transaction. Such a write ends no job that has dependents."""
     return [write_of(ending, chunk, now, mark) for ending, members in groups.items() for chunk in in_chunks(members)]
 
 
 def in_chunks(members: Sequence[Member]) -> Iterator[Sequence[Member]]:
-    """As many as one update may carry with what each alone says: the server takes 16 MB."""
+    """As many jobs as one update may have with their own values: the server takes 16 MB."""
     if alike(members):
         yield members
         return
@@ -158,8 +157,8 @@ def write_of(
 
 
 def with_own(update: Document, members: Sequence[Member]) -> list[Document]:
-    """The same update as a pipeline, in which each finds what it alone says: one for many is quicker than one for
-    each."""
+    """The same update as a pipeline, in which each job finds its own values: one update for many is quicker than one
+    for each."""
     position = {"$indexOfArray": [{"$literal": [member.id for member in members]}, "$_id"]}
     changes: Document = {name: {"$literal": value} for name, value in update["$set"].items()}
     changes |= {name: {"$add": [{"$ifNull": [f"${name}", 0]}, by]} for name, by in update.get("$inc", {}).items()}
@@ -171,7 +170,7 @@ def with_own(update: Document, members: Sequence[Member]) -> list[Document]:
 
 
 def sent_back(ending: Ending, now: datetime) -> Document:
-    """Pending again. The token moves aside, so that the same settlement, sent again, finds that it was accepted."""
+    """Pending again. `previous_token` keeps the token: the same settlement, sent again, is recognised by it."""
     changes: Document = {"state": PENDING, **given(error=ending.error, attempts=ending.attempts)}
     leftovers = ["token", "worker", "heard_at", "leased_until", "begun"]
     if ending.token is not None:
@@ -185,7 +184,7 @@ def sent_back(ending: Ending, now: datetime) -> Document:
 
 
 def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
-    """Terminal. It keeps the token, and with it the proof that this settlement was accepted."""
+    """Finished. The job keeps the token, as the proof that this settlement was accepted."""
     changes: Document = {"state": ending.state, "finished_at": now}
     changes |= given(
         error=ending.error,
@@ -203,5 +202,5 @@ def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
 
 
 def given(**values: Any) -> Document:
-    """What was not given stays as it was."""
+    """The fields that have a value; the others stay unchanged."""
     return {name: value for name, value in values.items() if value is not None}

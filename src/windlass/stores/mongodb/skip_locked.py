@@ -1,4 +1,4 @@
-"""Writing on documents of which some may be locked, without waiting for them.
+"""Writes on documents of which some may be locked, without waiting for those.
 
 Outside a transaction the server waits for a document that another transaction has locked, until that transaction ends.
 Inside a transaction it refuses at once. So `by_halves` writes in short transactions: all documents in one; where the
@@ -41,7 +41,7 @@ def plainly_or_by_halves(
 
 
 def by_halves(items: Sequence[I], work: Callable[[Sequence[I]], Operation[R]]) -> Operation[tuple[list[R], list[I]]]:
-    """Do the work on all items in one transaction, or on parts of them in several: what came of each; and the items
+    """Do the work on all items in one transaction, or on parts of them in several: the result of each; and the items
     that another transaction has locked. Not for an operation that has begun a transaction itself."""
     done: list[R] = []
     locked: list[I] = []

@@ -1,4 +1,4 @@
-"""Workers: who is alive, and when there will be work for them."""
+"""Workers: which are alive, and when the next job is due for them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Workers(Part):
         return sorted(row["_id"] for row in rows)
 
     def next_due(self, queues: Sequence[str]) -> Operation[float | None]:
-        """Through the ready index, one look for each priority that is in use, however many jobs wait. Those with an
-        order key, of whatever queue, are to be let in when they are due."""
+        """Through the ready index, one probe for each priority in use, however many jobs wait. Jobs with an order key,
+        of any queue, have to be admitted when they are due."""
         seconds: list[float] = []
         for queue in queues:
             pipeline = [

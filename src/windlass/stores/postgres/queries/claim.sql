@@ -1,7 +1,7 @@
 -- By ctid and one queue at a time: join forms and several queues re-plan into scans and sorts. The innermost SELECT
 -- bounds the scan; rows that it locks and the claim does not take (too many bytes, a last attempt that must not wait in
--- a buffer) are unlocked when the statement ends. Row size is that of the stored value, so nothing is unpacked to be
--- measured. The caller sorts the rows.
+-- a buffer) are unlocked when the statement ends. The size is that of the stored value, so that no value is unpacked for
+-- it. The caller sorts the rows.
 {head}
 UPDATE {jobs} AS j SET
     state = 'running',

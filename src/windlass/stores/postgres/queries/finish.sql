@@ -1,5 +1,5 @@
--- Through the primary key only: naming the state here would make the planner walk the index of running jobs and its
--- dead entries. The fence stands in the DELETE itself.
+-- Through the primary key only: with a condition on the state, the planner would walk the index of running jobs and its
+-- dead entries. The fence is in the DELETE itself.
 WITH given AS (
     {given}
 ), gone AS (

@@ -1,5 +1,5 @@
--- Behind those that wait already, in the order of their coming. One that another transaction has locked keeps its turn:
--- those of its key that come after it are left for later, too.
+-- Behind the jobs in line, in the order of their arrival. A job that another transaction has locked keeps its turn: later
+-- jobs of its key stay arriving, too.
 WITH arrived AS MATERIALIZED (
     SELECT id, tenant, order_key, run_at, seq FROM {jobs}
     WHERE id = ANY(:ids::uuid[]) AND lane = 0 AND state = 'pending'

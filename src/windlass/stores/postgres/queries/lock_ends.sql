@@ -1,5 +1,5 @@
--- So that none of them is brought back until we are done. The chains of those that another transaction has locked: it
--- may be bringing them back.
+-- So that none of these jobs is retried until this transaction ends. The answer: the chains of jobs that another
+-- transaction has locked, since it may be retrying them.
 WITH ended AS (
     SELECT id, chain_id FROM {history} WHERE id IN (
         SELECT unnest(:ids::uuid[])

@@ -1,5 +1,5 @@
--- The first job with attempts to spare, among the next thousand that are due: for a claim that may take no last attempt
--- and has met nothing else.
+-- The first of the next thousand due jobs whose next attempt is not the last: for a claim that may take no last attempt
+-- and has found only such jobs.
 SELECT rank, run_at, id FROM (
     SELECT rank, run_at, id,
         {is_last_next} AS last

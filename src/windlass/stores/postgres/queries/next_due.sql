@@ -1,5 +1,5 @@
--- Through the ready index, one look for each priority that is in use, however many jobs wait. Epochs are subtracted, since older servers subtract
--- no infinite moment.
+-- Through the ready index, one probe for each priority in use, however many jobs wait. Epochs are subtracted, since older
+-- servers cannot subtract infinite timestamps.
 WITH RECURSIVE places AS (
     SELECT queue, (SELECT min(j.rank) FROM {jobs} AS j
                    WHERE j.queue = named.queue AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2)) AS rank

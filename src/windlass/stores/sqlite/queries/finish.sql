@@ -1,6 +1,6 @@
--- All of a batch in each of two statements: SQLite has no data-modifying CTEs, but nobody can come between either.
+-- Each of the two statements has the whole batch: SQLite has no data-modifying CTEs, but no other writer can come between.
 -- Neither begins with WITH: a caller's sqlite3 connection begins its transaction before INSERT and DELETE only.
--- CROSS JOIN keeps the order: from what is given to the jobs, through the primary key.
+-- CROSS JOIN keeps the order of the join: from the given rows to the jobs, through the primary key.
 INSERT INTO {history} ({history_columns})
 WITH given (id, token, state, output, error, attempts, progress) AS (VALUES {given})
 SELECT {history_values}

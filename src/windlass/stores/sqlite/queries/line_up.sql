@@ -1,5 +1,4 @@
--- Behind those that wait already, in the order of their coming: of rows that are there together, the later one has the
--- higher rowid.
+-- Behind the jobs in line, in the order of their arrival: the later row has the higher rowid.
 UPDATE {jobs} AS j SET lane = 1, seq = places.place FROM (
     SELECT a.rowid AS row, row_number() OVER (PARTITION BY a.tenant, a.order_key ORDER BY a.run_at, a.rowid) + coalesce(
         (SELECT max(w.seq) FROM {jobs} AS w WHERE w.lane = 1 AND w.tenant = a.tenant AND w.order_key = a.order_key), 0

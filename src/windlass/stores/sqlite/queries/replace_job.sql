@@ -1,4 +1,4 @@
--- Put off, it leaves the line of its order key until then. Made due, it does not overtake those that were due before.
+-- A job that is put off leaves the line of its order key until then. A job that is made due does not overtake earlier ones.
 UPDATE {jobs} SET
     lane = CASE WHEN lane = 1 AND min(
         max(coalesce(:run_at, {now}), {now}) + CAST(:delay_seconds * 1000000 AS integer),

@@ -1,4 +1,4 @@
--- The queues in which something is due and nothing of it is for us. Each is looked through once, in the index alone.
+-- The queues in which jobs are due, but none that this worker can claim. Each is read once, through the index alone.
 SELECT named.value FROM json_each(:queues) AS named
 WHERE EXISTS (
     SELECT 1 FROM {jobs} AS j
