@@ -1,7 +1,7 @@
 """Many rows in one statement, as a VALUES list.
 
-A JSON document would take them too, but to read its fields back costs SQLite more than the work that is done with
-them. Lists come in few lengths, so that there are few statements to keep prepared.
+A JSON document could hold them, too, but to read its fields costs SQLite more than the rest of the statement. Lists
+have few lengths, so that few statements have to stay prepared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LENGTHS = (100, 10, 1)
 
 @lru_cache
 def values_list(rows: int, width: int) -> str:
-    """`(?, ?), (?, ?)`: by place, since SQLite looks up a name by going through all of them."""
+    """`(?, ?), (?, ?)`: by place, since SQLite finds a name by a search through all of them."""
     return ", ".join([f"({', '.join('?' * width)})"] * rows)
 
 
