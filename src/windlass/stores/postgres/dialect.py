@@ -23,7 +23,7 @@ from ..wakeup import Hint
 from .bulk import Bulk
 from .finish import Finish
 from .maintenance import Maintenance
-from .placeholders import make_placeholders
+from .placeholders import make_placeholders, of_columns
 
 # A lost claim leaves its jobs pending, so it need not wait for the disk. A last attempt that counts as begun with its
 # claim must not be lost.
@@ -56,10 +56,11 @@ class PostgresDialect:
         check_name("schema", schema), check_name("prefix", prefix)
         self.notify = True
         self.rows = rows = postgres_rows(columns)
+        lists = of_columns(columns)
         self.queries = queries = Queries(
             "windlass.stores.postgres",
             clock,
-            lambda offset: make_placeholders(schema, prefix, channel, columns, offset),
+            lambda offset: make_placeholders(schema, prefix, channel, lists, offset),
         )
         finish, maintenance = Finish(queries, rows), Maintenance(queries)
         self.finish, self.finish_adds, self.hand_over = finish.finish, finish.adds, finish.hand_over

@@ -61,10 +61,11 @@ DAY = "floor(extract(epoch FROM {now} + make_interval(secs => {stay})) / 86400):
 
 
 def make_placeholders(
-    schema: str, prefix: str, channel: str, columns: Columns, clock_offset: timedelta
+    schema: str, prefix: str, channel: str, lists: dict[str, str], clock_offset: timedelta
 ) -> dict[str, str]:
+    """`lists`: those of `of_columns`."""
     offset = clock_offset // timedelta(microseconds=1)
-    return {name: f'"{schema}"."{prefix}{name}"' for name in TABLES} | of_columns(columns) | {
+    return {name: f'"{schema}"."{prefix}{name}"' for name in TABLES} | lists | {
         "schema": schema,
         "prefix": prefix,
         "channel": channel,

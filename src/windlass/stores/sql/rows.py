@@ -45,25 +45,21 @@ class RowReader:
 
 
 class _NewJobs:
-    """The fields of `Job` that a new job has from its `NewJob`, and the positions where they stand."""
+    """Makes a `Job` of a `NewJob`: given values, computed ones and defaults are put into the order of the fields."""
 
     COMPUTED = ("run_at", "created_at", "expires_at")
 
     def __init__(self, columns: Columns) -> None:
         given = [column.name for column in columns.read if Use.GIVEN in column.use and column.name not in self.COMPUTED]
-        self._given = attrgetter(*given)
-        self._positions = [columns.position(name) for name in given]
-        self._computed = [columns.position(name) for name in self.COMPUTED]
+        others = [column for column in columns.read if column.name not in (*given, *self.COMPUTED)]
         defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
-        self._defaults = [defaults[column.field] for column in columns.read if column.field is not None]
+        self._given = attrgetter(*given)
+        self._defaults = [defaults[column.field or ""] for column in others]
+        names = [*given, *self.COMPUTED, *(column.name for column in others)]
+        self._in_order = itemgetter(*(names.index(column.name) for column in columns.read))
 
     def job(self, job: NewJob, *computed: Moment | None) -> Job:
-        fields = list(self._defaults)
-        for position, value in zip(self._positions, self._given(job), strict=True):
-            fields[position] = value
-        for position, moment in zip(self._computed, computed, strict=True):
-            fields[position] = moment
-        return Job(*fields)
+        return Job(*self._in_order((*self._given(job), *computed, *self._defaults)))
 
 
 def quick_uuid(text: str) -> UUID:

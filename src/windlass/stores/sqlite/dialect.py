@@ -20,7 +20,7 @@ from ..sql.dialect import PLAIN, ChainEnd, OrderKey, Queries
 from ..sql.rows import sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
-from .placeholders import make_placeholders
+from .placeholders import make_placeholders, of_columns
 from .values_list import in_lists
 
 
@@ -33,9 +33,8 @@ class SqliteDialect:
         check_name("prefix", prefix)
         self.notify = True
         self.rows = sqlite_rows(columns)
-        self.queries = Queries(
-            "windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, columns, offset)
-        )
+        lists = of_columns(columns)
+        self.queries = Queries("windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, lists, offset))
 
     def array(self, values: Sequence[Any]) -> str:
         return msgspec.json.encode(list(values)).decode()

@@ -48,9 +48,10 @@ RETRY = {
 }
 
 
-def make_placeholders(prefix: str, columns: Columns, clock_offset: timedelta) -> dict[str, str]:
+def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelta) -> dict[str, str]:
+    """`lists`: those of `of_columns`."""
     offset = clock_offset // timedelta(microseconds=1)
-    return {name: f"{prefix}{name}" for name in TABLES} | of_columns(columns) | {
+    return {name: f"{prefix}{name}" for name in TABLES} | lists | {
         "prefix": prefix,
         "now": f"({NOW} + {offset})" if offset else NOW,
         "true": "1",
