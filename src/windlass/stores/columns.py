@@ -6,8 +6,10 @@ without a rule of its own is copied as it is, wherever its `use` says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, auto
+from typing import Any, cast
 
 
 class Use(Flag):
@@ -58,6 +60,12 @@ class Columns:
     def position(self, name: str) -> int:
         """The position of a column in a row that is read, and in a `Job`."""
         return next(position for position, column in enumerate(self.read) if column.name == name)
+
+
+def compiled(arguments: str, expression: str, **names: Any) -> Callable[..., Any]:
+    """A function with one expression that is rendered from the catalogue. It is as quick as one written by hand, which
+    counts where it runs for each of many jobs."""
+    return cast("Callable[..., Any]", eval(f"lambda {arguments}: {expression}", names))  # noqa: S307
 
 
 # Columns with a `field` stand in the order of the fields of `Job`.

@@ -14,7 +14,7 @@ due too early or claimed too late.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
@@ -28,7 +28,7 @@ from msgspec import NODEFAULT
 from ...errors import InvalidInput
 from ...job import Job, NewJob
 from ...lifecycle import BLOCKED
-from ..columns import Columns, Use
+from ..columns import Column, Columns, Use, compiled
 
 Document: TypeAlias = dict[str, Any]
 OrderKey: TypeAlias = tuple[str, str]  # the tenant and the order key itself
@@ -110,9 +110,7 @@ class Documents:
         self._names = [column.in_document for column in given]
         self._values = attrgetter(*(column.name for column in given))
         self._replaced = [column.name for column in columns.used(Use.REPLACE)]
-        self._run_at = columns.position("run_at")
-        defaults = {field.name: field.default for field in msgspec.structs.fields(Job)} | {"run_at_raw": None}
-        self._fields = [(column.in_document, defaults[column.field or ""]) for column in columns.read]
+        self._to_job = _job_of_document(columns)
 
     def to_document(self, new: NewJob, now: datetime) -> Document:
         given = zip(self._names, self._values(new), strict=True)
@@ -147,12 +145,21 @@ class Documents:
         return changes
 
     def to_job(self, document: Document, *, created: bool = True) -> Job:
-        get = document.get
-        fields = [document[name] if default is NODEFAULT else get(name, default) for name, default in self._fields]
-        if fields[self._run_at] is None:
-            fields[self._run_at] = document["due_at"]
-        fields.append(created)
-        return Job(*fields)
+        return self._to_job(document, document.get, created)
+
+
+def _job_of_document(columns: Columns) -> Callable[..., Job]:
+    """A function that makes a `Job` of a document."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+
+    def value(column: Column) -> str:
+        name, default = column.in_document, defaults[column.field or ""]
+        if name == "run_at":
+            return "get('run_at') or document['due_at']"
+        return f"document[{name!r}]" if default is NODEFAULT else f"get({name!r}, {default!r})"
+
+    fields = ", ".join(value(column) for column in columns.read)
+    return compiled("document, get, created", f"Job({fields}, created)", Job=Job)
 
 
 def last_of_each(rows: Sequence[Document]) -> list[Document]:

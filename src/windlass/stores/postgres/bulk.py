@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from operator import attrgetter
 
 import msgspec
 
 from ...job import NewJob
 from ...operation import Copy, Operation, Statement
-from ..columns import Columns, Use
+from ..columns import Columns, Use, compiled
 from ..sql.dialect import Queries
 from ..sql.rendering import Renderer
-from ..sql.rows import RowReader
+from ..sql.rows import COMPUTED, RowReader
 from ..store import Enqueued
 
 COPY_FROM = 20  # jobs: below, one INSERT is quicker than the three round trips of COPY
-COMPUTED = ("run_at", "created_at", "expires_at", "chain_id")
+SPECIAL = {"chain_id": "new.chain_id or new.id"} | {name: name for name in COMPUTED}
 
 
 class Bulk:
     def __init__(self, queries: Queries, rows: RowReader, columns: Columns) -> None:
         self.queries, self.rows = queries, rows
-        stored = {column.name: column.postgres for column in Renderer(columns, "postgres").used(Use.PLAIN, Use.LIVE)}
-        as_given = [name for name in stored if name not in COMPUTED]
-        self._as_given = attrgetter(*as_given)
-        self.columns = [*as_given, *COMPUTED]
-        self.types = [stored[name] for name in self.columns]
+        copied = Renderer(columns, "postgres").used(Use.PLAIN, Use.LIVE)
+        self.columns = [column.name for column in copied]
+        self.types = [column.postgres for column in copied]
+        values = ", ".join(SPECIAL.get(name, f"new.{name}") for name in self.columns)
+        self._record = compiled("new, run_at, created_at, expires_at", f"({values})")
 
     def enqueue(self, jobs: Sequence[NewJob]) -> Operation[list[Enqueued] | None]:
         if len(jobs) < COPY_FROM:
@@ -45,7 +44,7 @@ class Bulk:
             if job.expires_seconds is not None and expires_at is None:
                 expires_at = now + timedelta(seconds=job.expires_seconds)
             answers.append(Enqueued(self.rows.new_job(job, run_at, now, expires_at), True))
-            records.append((*self._as_given(job), run_at, now, expires_at, job.chain_id or job.id))
+            records.append(self._record(job, run_at, now, expires_at))
         table = self.queries.library.placeholders["jobs"]
         yield Copy(table, self.columns, self.types, records, lambda: self._insert(jobs))
         return answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,9 @@ import msgspec
 
 from ...job import Job, Moment, NewJob, read_moment
 from ...operation import Row
-from ..columns import Columns, Use
+from ..columns import Column, Columns, Use, compiled
+
+COMPUTED = ("run_at", "created_at", "expires_at")  # by the store, for a new job
 
 
 class RowReader:
@@ -25,7 +27,7 @@ class RowReader:
         self.width = len(columns.read)
         self.claim_order = itemgetter(*(columns.position(name) for name in ("rank", "run_at", "id")))
         self._conversions = [(columns.position(name), change) for name, change in convert.items()]
-        self._made = _NewJobs(columns)
+        self._job_of_new = _job_of_new(columns)
 
     def job(self, row: Row) -> Job:
         """A row may have further columns after those of the job."""
@@ -38,28 +40,23 @@ class RowReader:
 
     def new_job(self, job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
         """A job that was just added, without reading it back."""
-        return self._made.job(job, run_at, created_at, expires_at)
+        return self._job_of_new(job, run_at, created_at, expires_at)
 
     def to_datetime(self, value: Moment) -> datetime:
         return read_moment(value)
 
 
-class _NewJobs:
-    """Makes a `Job` of a `NewJob`: given values, computed ones and defaults are put into the order of the fields."""
+def _job_of_new(columns: Columns) -> Callable[..., Job]:
+    """A function that makes a `Job` of a `NewJob` and the values that the store has computed."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
 
-    COMPUTED = ("run_at", "created_at", "expires_at")
+    def value(column: Column) -> str:
+        if column.name in COMPUTED:
+            return column.name
+        return f"new.{column.name}" if Use.GIVEN in column.use else repr(defaults[column.field or ""])
 
-    def __init__(self, columns: Columns) -> None:
-        given = [column.name for column in columns.read if Use.GIVEN in column.use and column.name not in self.COMPUTED]
-        others = [column for column in columns.read if column.name not in (*given, *self.COMPUTED)]
-        defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
-        self._given = attrgetter(*given)
-        self._defaults = [defaults[column.field or ""] for column in others]
-        names = [*given, *self.COMPUTED, *(column.name for column in others)]
-        self._in_order = itemgetter(*(names.index(column.name) for column in columns.read))
-
-    def job(self, job: NewJob, *computed: Moment | None) -> Job:
-        return Job(*self._in_order((*self._given(job), *computed, *self._defaults)))
+    fields = ", ".join(value(column) for column in columns.read)
+    return compiled(f"new, {', '.join(COMPUTED)}", f"Job({fields})", Job=Job)
 
 
 def quick_uuid(text: str) -> UUID:
