@@ -39,6 +39,7 @@ FILLED_IN = Timestamp(0, 0)  # the server replaces it with its count when the do
 
 MILLISECOND = timedelta(milliseconds=1)
 
+ALWAYS = ("id", "type", "queue", "tenant", "state", "rank", "input")  # each job has a value for these
 # Fields that are not copied as they are given.
 COMPUTED = ("run_at", "expires_at", "chain_id", "chain_index", "unique_scope")
 # Unique keys that the job's document holds, through the partial unique index. Other keys have records.
@@ -107,15 +108,21 @@ class Documents:
 
     def __init__(self, columns: Columns) -> None:
         given = [column for column in columns.used(Use.GIVEN, Use.ENQUEUE) if column.name not in COMPUTED]
-        self._names = [column.in_document for column in given]
-        self._values = attrgetter(*(column.name for column in given))
+        always = [column for column in given if column.name in ALWAYS]
+        options = [column for column in given if column.name not in ALWAYS]
+        fields = ", ".join(f"{column.in_document!r}: new.{column.name}" for column in always)
+        self._always = compiled("new, now", f"{{{fields}, 'created_at': now, 'attempt': 0}}")
+        self._names = [column.in_document for column in options]
+        self._values = attrgetter(*(column.name for column in options))
         self._replaced = [column.name for column in columns.used(Use.REPLACE)]
         self._to_job = _job_of_document(columns)
 
     def to_document(self, new: NewJob, now: datetime) -> Document:
-        given = zip(self._names, self._values(new), strict=True)
-        document: Document = {name: value for name, value in given if value is not None}
-        document |= {"run_at": when_due(new, now), "created_at": now, "attempt": 0}
+        document: Document = self._always(new, now)
+        document["run_at"] = when_due(new, now)
+        for name, value in zip(self._names, self._values(new), strict=True):
+            if value is not None:
+                document[name] = value
         if new.chain_id is not None and new.chain_id != new.id:  # else it is the first of its chain
             document |= {"chain_id": new.chain_id, "chain_index": new.chain_index}
         expires_at = expiry(new, now)
