@@ -146,7 +146,7 @@ class Admission(Part):
         return {completed[row["_id"]]: row["output"] for row in outputs if "output" in row}, failures
 
 
-def beside(lanes: Collection[OrderKey]) -> Document:
+def beside(order_keys: Collection[OrderKey]) -> Document:
     """A filter for jobs of other order keys."""
-    keys = [{"tenant": tenant, "order_key": order_key} for tenant, order_key in sorted(lanes)]
+    keys = [{"tenant": tenant, "order_key": order_key} for tenant, order_key in sorted(order_keys)]
     return {"$nor": keys} if keys else {}

@@ -29,7 +29,7 @@ class First(NamedTuple):
 
     id: UUID
     queue: str
-    lane: OrderKey
+    key: OrderKey
 
 
 class LinedUp(NamedTuple):
@@ -51,25 +51,25 @@ class OrderKeys(Part):
         arriving: defaultdict[OrderKey, list[UUID]] = defaultdict(list)
         for document in arrivals:
             arriving[order_key_of(document)].append(document["_id"])
-        _, locked = yield from by_halves(sorted(arriving), lambda lanes: self._place(lanes, arriving))
-        lanes, busy = arriving.keys() - set(locked), set(locked)
+        _, locked = yield from by_halves(sorted(arriving), lambda keys: self._put_in_line(keys, arriving))
+        keys, busy = arriving.keys() - set(locked), set(locked)
         queues: set[str] = set()
         for _ in range(TRIES):
-            first = yield from self._first_without_head(lanes)
+            first = yield from self._first_without_head(keys)
             made, locked_first = yield from by_halves(first, self._make_heads)
             queues |= {one.queue for one in first if one not in locked_first}
             if sum(made) == len(first):
                 break
         else:
-            first = yield from self._first_without_head(lanes)
-            busy |= {one.lane for one in first}
-        ids = [id for lane in lanes - busy for id in arriving[lane]]
+            first = yield from self._first_without_head(keys)
+            busy |= {one.key for one in first}
+        ids = [id for key in keys - busy for id in arriving[key]]
         _, unsure = yield from by_halves(ids, self._arrived)
         return LinedUp(queues, len(ids) - len(unsure), busy)
 
-    def _place(self, lanes: Sequence[OrderKey], arriving: Mapping[OrderKey, Sequence[UUID]]) -> Operation[None]:
+    def _put_in_line(self, keys: Sequence[OrderKey], arriving: Mapping[OrderKey, Sequence[UUID]]) -> Operation[None]:
         """Put the jobs of some keys into their lines, and mark the head of each line that gets longer."""
-        ids = [id for lane in lanes for id in arriving[lane]]
+        ids = [id for key in keys for id in arriving[key]]
         due = {"_id": {"$in": ids}, "state": PENDING, "lane": NOT_DUE, **self.due_by_now}
         rows = yield self.context.find_jobs(due, {"tenant": 1, "order_key": 1}, size=len(ids), alone=False)
         if not rows:
@@ -88,19 +88,19 @@ class OrderKeys(Part):
     def due_by_now(self) -> Document:
         return {"$expr": {"$lte": ["$due_at", self.context.now_expression]}}
 
-    def _first_without_head(self, lanes: Collection[OrderKey]) -> Operation[list[First]]:
+    def _first_without_head(self, keys: Collection[OrderKey]) -> Operation[list[First]]:
         led: set[OrderKey] = set()
-        for heads in in_lane(lanes, HEAD):
+        for heads in in_lane(keys, HEAD):
             rows = yield Request(self.context.jobs, "find", (heads, {"tenant": 1, "order_key": 1}), alone=True)
             led |= {order_key_of(row) for row in rows}
-        return (yield from self._first_in(set(lanes) - led, alone=True))
+        return (yield from self._first_in(set(keys) - led, alone=True))
 
-    def _first_in(self, lanes: Collection[OrderKey], *, alone: bool) -> Operation[list[First]]:
+    def _first_in(self, keys: Collection[OrderKey], *, alone: bool) -> Operation[list[First]]:
         """One step through the index for each line, however long it is."""
         first: list[First] = []
         order = {"order_key": 1, "place": 1, "arrival": 1}
         group = {"_id": "$order_key", "id": {"$first": "$_id"}, "queue": {"$first": "$queue"}}
-        for line in in_lane(lanes, IN_LINE):
+        for line in in_lane(keys, IN_LINE):
             pipeline = [{"$match": line}, {"$sort": order}, {"$group": group}]
             rows = yield Request(self.context.jobs, "aggregate", (pipeline,), {"hint": "line"}, alone)
             first += [First(row["id"], row["queue"], (line["tenant"], row["_id"])) for row in rows]
@@ -112,9 +112,10 @@ class OrderKeys(Part):
         (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
         return int(result.matched_count)
 
-    def promote(self, lanes: Collection[OrderKey]) -> Operation[set[str]]:
-        """Give lanes whose head has ended, in this transaction, their next one; the queues of those."""
-        first = yield from self._first_in(lanes, alone=False)
+    def promote(self, keys: Collection[OrderKey]) -> Operation[set[str]]:
+        """Make the first job in line the head, for keys whose head has ended in this transaction; the queues of the new
+        heads."""
+        first = yield from self._first_in(keys, alone=False)
         if first:
             filter = {"_id": {"$in": [one.id for one in first]}, "lane": IN_LINE}
             (result,) = yield Request(self.context.jobs, "update_many", (filter, TO_HEAD), {"hint": "_id_"})

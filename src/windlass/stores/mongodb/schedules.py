@@ -89,8 +89,8 @@ class Schedules(Part):
         return (yield from self._change(name, {"paused_at": at}))
 
     def resume_schedule(self, name: str, next_at: datetime) -> Operation[bool]:
-        going_on = {"$eq": [{"$ifNull": ["$paused_at", None]}, None]}
-        changes = {"paused_at": None, "next_at": {"$cond": [going_on, "$next_at", next_at]}}
+        is_running = {"$eq": [{"$ifNull": ["$paused_at", None]}, None]}
+        changes = {"paused_at": None, "next_at": {"$cond": [is_running, "$next_at", next_at]}}
         return (yield from self._change(name, changes))
 
     def _change(self, name: str, fields: Document) -> Operation[bool]:

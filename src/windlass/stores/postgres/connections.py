@@ -44,9 +44,8 @@ NOT_HELD_UP = "-c lock_timeout=2s"
 # A generic plan from the time when the queue was empty would read the whole table when it is full.
 OURS = "-c enable_seqscan=off -c default_transaction_isolation=read\\ committed"
 WHO = "SELECT pg_backend_pid() || ' ' || current_setting('default_transaction_isolation')"
-WORKER_PLACES = (
-    8  # a worker may do all of this at one time: claim, settle, renew, rescue, expire, prune, report, schedule
-)
+# A worker may do all of this at one time: claim, settle, renew, rescue, expire, prune, report, schedule.
+WORKER_CONNECTIONS = 8
 
 
 def read_url(url: str) -> dict[str, Any]:
@@ -133,13 +132,13 @@ class PostgresConnections:
     def link(self, purpose: Purpose = Purpose.CALLS) -> Iterator[SyncLink]:
         self._after_fork()
         pool = self._pools.get(purpose) or self._pools.setdefault(
-            purpose, SyncPool(self._places(purpose), partial(self._connect, purpose))
+            purpose, SyncPool(self._size_for(purpose), partial(self._connect, purpose))
         )
         with pool.link() as link:
             yield link
 
-    def _places(self, purpose: Purpose) -> int:
-        return WORKER_PLACES if purpose is Purpose.WORKER else self.size
+    def _size_for(self, purpose: Purpose) -> int:
+        return WORKER_CONNECTIONS if purpose is Purpose.WORKER else self.size
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         with checked(connection, self.answer_seconds), borrow(connection) as link:
@@ -158,7 +157,7 @@ class PostgresConnections:
             pools = self._loops[loop] = {}
         pool = pools.get(purpose)
         if pool is None:
-            pool = pools[purpose] = AsyncPool(self._places(purpose), partial(self._aconnect, purpose))
+            pool = pools[purpose] = AsyncPool(self._size_for(purpose), partial(self._aconnect, purpose))
         return await pool.run(make)
 
     async def _aconnect(self, purpose: Purpose) -> AsyncLink:

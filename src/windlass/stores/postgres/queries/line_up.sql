@@ -6,8 +6,8 @@ WITH arrived AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT id FROM {jobs} WHERE id = ANY(:ids::uuid[]) AND lane = 0 AND state = 'pending'
     ORDER BY id FOR UPDATE SKIP LOCKED
-), places AS MATERIALIZED (
-    SELECT id, nextval('{seq}') AS place FROM (
+), numbered AS MATERIALIZED (
+    SELECT id, nextval('{seq}') AS number FROM (
         SELECT id FROM (
             SELECT id, run_at, seq, bool_and(id IN (SELECT id FROM held))
                 OVER (PARTITION BY tenant, order_key ORDER BY run_at, seq ROWS UNBOUNDED PRECEDING) AS in_turn
@@ -16,6 +16,6 @@ WITH arrived AS MATERIALIZED (
         WHERE in_turn ORDER BY run_at, seq
     ) AS next
 )
-UPDATE {jobs} AS j SET lane = 1, seq = places.place FROM places
-WHERE j.id = places.id AND j.lane = 0
+UPDATE {jobs} AS j SET lane = 1, seq = numbered.number FROM numbered
+WHERE j.id = numbered.id AND j.lane = 0
 RETURNING j.id

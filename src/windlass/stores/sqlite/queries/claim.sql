@@ -18,10 +18,10 @@ UPDATE {jobs} AS j SET
     unique_held = unique_held AND unique_until <> 'claimed',
     begun = nullif(:begun OR NOT coalesce({is_last_next}, 0), 1)
 WHERE rowid IN (
-    SELECT place FROM (
-        SELECT place, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
+    SELECT row FROM (
+        SELECT row, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
         FROM (
-            SELECT rowid AS place, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
+            SELECT rowid AS row, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
                 {is_last_next} AS last
             FROM {jobs} AS j
             WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
