@@ -26,9 +26,10 @@ BRIEF = dict.fromkeys(
     1,
 )
 
-ANY_MOMENT = {
-    "$gte": datetime(1, 1, 1, tzinfo=UTC)
-}  # `run_at` of jobs that can be claimed sooner or later; other jobs have none
+# `run_at` of jobs that can be claimed sooner or later. Other jobs have none.
+ANY_MOMENT = {"$gte": datetime(1, 1, 1, tzinfo=UTC)}
+
+IS_PAUSED = {"paused": True}  # of a queue's document
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Context:
     def open_at(self, queue: str) -> Operation[datetime | None]:
         """The server's time if the queue is open; None if it is paused. One request, through the one document that
         always exists."""
-        paused = {"from": self.queues, "pipeline": [{"$match": {"_id": queue, "paused": True}}], "as": "paused"}
+        paused = {"from": self.queues, "pipeline": [{"$match": {"_id": queue, **IS_PAUSED}}], "as": "paused"}
         pipeline = [{"$match": {"_id": 1}}, {"$lookup": paused}, {"$project": {"now": "$$NOW", "paused": 1}}]
         rows = yield Request(self.migrations, "aggregate", (pipeline,), alone=True)
         if not rows:

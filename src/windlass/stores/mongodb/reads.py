@@ -11,7 +11,7 @@ from ...job import Job
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
 from ...operation import Operation, Request
 from ..store import Blocker, Bookmark, Counts, Filter, Tally
-from .context import ANY_MOMENT, Part
+from .context import ANY_MOMENT, IS_PAUSED, Part
 from .documents import HEAD, Document, last_of_each
 
 BY_QUEUE_AND_TYPE = {"queue": "$queue", "type": "$type", "state": "$state"}
@@ -57,7 +57,7 @@ class Reads(Part):
         return Counts([*tallies, *(Tally(**row["_id"], count=row["count"]) for row in rows)])
 
     def paused(self) -> Operation[builtins.list[str]]:
-        rows = yield Request(self.context.queues, "find", ({"paused": True},), {"sort": [("_id", 1)]}, alone=True)
+        rows = yield Request(self.context.queues, "find", (IS_PAUSED,), {"sort": [("_id", 1)]}, alone=True)
         return [row["_id"] for row in rows]
 
     def live_queues(self) -> Operation[builtins.list[str]]:

@@ -10,7 +10,7 @@ import msgspec
 from ...lifecycle import PENDING
 from ...operation import Operation, Request
 from ..store import WorkerInfo
-from .context import ANY_MOMENT, Part
+from .context import ANY_MOMENT, IS_PAUSED, Part
 from .documents import Document
 
 
@@ -29,7 +29,7 @@ class Workers(Part):
             {"$match": due},
             {"$group": {"_id": "$queue", "known": known}},
             {"$lookup": paused},
-            {"$match": {"$or": [{"known": False}, {"queue.paused": True}]}},
+            {"$match": {"$or": [{"known": False}, {"queue": {"$elemMatch": IS_PAUSED}}]}},
         ]
         rows = yield Request(self.context.jobs, "aggregate", (pipeline,), {"hint": "ready"}, alone=True)
         return sorted(row["_id"] for row in rows)
