@@ -71,10 +71,8 @@ class PostgresWakeup(Hub):
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._inherited, self._sending_on = (
-                self._sending_on,
-                None,
-            )  # the connection of the parent: neither used nor closed here
+            # The connection of the parent is neither used nor closed here.
+            self._inherited, self._sending_on = self._sending_on, None
         super()._after_fork()
 
     # Listening
