@@ -34,7 +34,6 @@ class MongoStore:
         self, client_url: str, *, prefix: str = "windlass_", clock: Clock | None = None, columns: Columns = COLUMNS
     ) -> None:
         self.context = context = Context(check_name("prefix", prefix), columns, clock or Clock())
-        self.clock = context.clock
         self.connections = MongoConnections(Target(client_url), context.migrations)
         self.wakeup = MongoWakeup(self.connections, context.hints)
 
@@ -76,6 +75,14 @@ class MongoStore:
         maintenance = Maintenance(context, tallies)
         self.prune, self.vacuum = maintenance.prune, maintenance.vacuum
         self.hint, self.name_tenant = context.hint, context.name_tenant
+
+    @property
+    def clock(self) -> Clock:
+        return self.context.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self.context.clock = clock
 
     @property
     def notify(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...clock import Clock
 from .actions import Actions
 from .admission import Admission
 from .chains import Chains
@@ -25,7 +26,7 @@ class SqlStore:
     """The operations of `windlass.stores.store.Store`, which has their contracts. A subclass adds the connections."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect, self.clock = dialect, dialect.queries.clock
+        self.dialect = dialect
         statuses, reads, order_keys = Statuses(dialect), Reads(dialect), OrderKeys(dialect)
         enqueue = Enqueue(dialect, reads)
         dependents = Dependents(dialect, statuses, enqueue, order_keys)
@@ -68,6 +69,14 @@ class SqlStore:
     @property
     def sql(self) -> Library:
         return self.dialect.queries.library
+
+    @property
+    def clock(self) -> Clock:
+        return self.dialect.queries.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self.dialect.queries.clock = clock
 
     @property
     def notify(self) -> bool:
