@@ -13,7 +13,7 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-servers example test check soak format bench bench-chains bench-web bench-peers bench-own lock clean
+.PHONY: help demo demo-servers example test test-quick check soak format bench bench-chains bench-web bench-peers bench-own lock clean
 
 help: ## print what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,10 @@ example: .venv/development ## one of examples/, by its name: make example NAME=s
 test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
 	@tests/packages
 	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m pytest -n 4 --dist worksteal $(ARGUMENTS)
+
+test-quick: .venv/development ## the tests that need no server, in a minute: values, the pure parts of the worker, SQLite
+	TMPDIR=$(firstword $(wildcard /dev/shm) /tmp) $(bin)/python -m pytest -q -n 2 -o tmp_path_retention_policy=none \
+		tests/values tests/worker/test_buffer.py tests/conformance/test_sqlite.py $(ARGUMENTS)
 
 check: .venv/development ## format, lint, types, layers, length of files, tests
 	$(bin)/ruff format --check .
@@ -51,8 +55,8 @@ format: .venv/development ## put the code in its form, and mend what can be mend
 bench: .venv/development ## measure; prints a table and JSON
 	$(bin)/python -m tests.servers -- $(bin)/python -m benchmarks $(ARGUMENTS)
 
-bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/entangled.json
-	$(bin)/python -m benchmarks.entangled $(ARGUMENTS)
+bench-chains: .venv/development ## chains, fan-in and order keys; writes benchmarks/results/chains.json
+	$(bin)/python -m benchmarks.chains $(ARGUMENTS)
 
 bench-web: .venv/development ## the HTTP API beside a million finished jobs; writes benchmarks/results/web.json
 	$(bin)/python -m benchmarks.web $(ARGUMENTS)

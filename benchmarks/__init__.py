@@ -1,1 +1,1 @@
-"""What Windlass costs, measured: `make bench`."""
+"""Benchmarks of Windlass: `make bench`."""

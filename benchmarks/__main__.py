@@ -1,7 +1,7 @@
-"""Measures each store on one connection, prints a table and writes JSON.
+"""Measure each store on one connection, print a table and write JSON.
 
-Every ratio comes from one run: what is compared is measured in turn, so that a busy machine is busy for both. What
-must hold is told by `wanted`; a figure that misses it is marked, and the exit code is 1.
+Each ratio comes from one run. Its two sides are measured in turn, so that a busy machine affects both. `wanted` is the
+target of a figure. A figure that misses it is marked, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RESULTS = Path(__file__).parent / "results" / "stores.json"
 
 @click.command()
 @click.option("--jobs", default=50_000, show_default=True, help="jobs in each measurement")
-@click.option("--beside", default=1_000_000, show_default=True, help="finished, and future, jobs to lie beside")
+@click.option("--beside", default=1_000_000, show_default=True, help="finished and future jobs in the same tables")
 @click.option("--only", type=click.Choice(["sqlite", "postgres", "mongodb"]), multiple=True)
-@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="where the JSON goes")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="the file for the JSON")
 def main(jobs: int, beside: int, only: tuple[str, ...], output: Path) -> None:
     console = Console()
     figures: list[Figure] = []

@@ -1,4 +1,4 @@
-"""Times and rates, and the work that all stores are measured with."""
+"""Times and rates, and the operations that are measured on all stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICY = '{"backoff":{"kind":"exponential","base":1.0,"cap":300.0,"jitter":true}
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: a rate in jobs per second, or a ratio ("×"). `at_most` turns the wish round."""
+    """One figure: a rate in jobs per second, or a ratio ("×"). With `at_most`, smaller is better."""
 
     store: str
     what: str
@@ -59,7 +59,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def in_turn(*works: Callable[[], float], rounds: int = ROUNDS) -> list[float]:
-    """The median of each, measured in turn."""
+    """Measure each in turn, and return the median of each."""
     times: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for index, work in enumerate(works):
@@ -91,7 +91,7 @@ def enqueue(store: Store, jobs: Sequence[NewJob], chunk: int = 10_000) -> None:
 
 
 def claim(store: Store, batch: int, queue: str = "bench") -> list[Settlement]:
-    """Claim a batch, and make of it the settlements that complete it."""
+    """Claim a batch, and return the settlements that complete it."""
     token = uuid4()
     request = ClaimRequest(queue=queue, limit=batch, token=token, worker="bench", types=["noop"])
     jobs = store.connections.run(lambda: store.claim(request))
@@ -99,7 +99,7 @@ def claim(store: Store, batch: int, queue: str = "bench") -> list[Settlement]:
 
 
 def drain_side_by_side(store: Store, batch: int, queue: str = "bench") -> None:
-    """As a worker does: the next batch is claimed while the last is being settled."""
+    """Claim the next batch while the last one is settled, as a worker does."""
     with ThreadPoolExecutor(1) as settler:
         settled: Future[Any] | None = None
         while settlements := claim(store, batch, queue):
@@ -110,7 +110,7 @@ def drain_side_by_side(store: Store, batch: int, queue: str = "bench") -> None:
 
 
 def drain(store: Store, batch: int, queue: str = "bench") -> int:
-    """Claim and complete until nothing is due; how many."""
+    """Claim and complete until no job is due. Return the number of jobs."""
     done = 0
     while settlements := claim(store, batch, queue):
         refused = store.connections.run(lambda: store.settle(settlements))

@@ -1,4 +1,4 @@
-"""MongoDB: against the usual way, one `find_one_and_update` to claim and one `update_one` to complete each job."""
+"""MongoDB: Windlass against the usual way, one `find_one_and_update` and one `update_one` for each job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def measure_mongodb(url: str, jobs: int) -> list[Figure]:
     store = MongoStore(url, prefix=prefix)
     store.connections.run(store.migrate)
     adding: list[float] = []
-    few = max(200, jobs // 25)  # one by one is slow: a sample tells its rate
+    few = max(200, jobs // 25)  # a sample is enough for the rate, because one by one is slow
 
     def ours() -> float:
         made = new_jobs(jobs)

@@ -1,4 +1,4 @@
-"""PostgreSQL: against hand-written SQL of the same shape on the same tables, in the same run."""
+"""PostgreSQL: Windlass against hand-written SQL on the same tables, in the same run."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ FROM (SELECT i, gen_random_uuid() AS id FROM generate_series(1, %(rows)s) AS i) 
 
 
 def _beside(store: PostgresStore, connection: psycopg.Connection[Any], jobs: int, beside: int) -> list[Figure]:
-    """How long claims take, alone and beside much that is finished or not yet due."""
+    """The time of claims, alone and with many finished and future jobs in the tables."""
     sample = min(jobs, 20_000)
 
     def claims() -> float:

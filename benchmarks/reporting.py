@@ -1,4 +1,4 @@
-"""Figures as a table."""
+"""Show figures as a table."""
 
 from __future__ import annotations
 

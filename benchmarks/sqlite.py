@@ -1,4 +1,4 @@
-"""SQLite: batches of 100, in rollback-journal mode, every commit on the disk."""
+"""SQLite: batches of 100, with a rollback journal. Every commit waits for the disk."""
 
 from __future__ import annotations
 

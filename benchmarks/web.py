@@ -1,5 +1,5 @@
-"""The HTTP API on PostgreSQL, by the server that `windlass dashboard` starts: pages beside a million finished jobs,
-enqueueing from one client, and a hundred that listen."""
+"""The HTTP API on PostgreSQL, with the server of `windlass dashboard`: pages of a list with a million finished jobs,
+enqueueing from one client, and a hundred clients that listen to events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOKEN = {"Authorization": "Bearer measured"}
 JOB = json.dumps({"type": "mail", "input": {"user": 7}}).encode()
 JOB_HEADERS = TOKEN | {"Content-Type": "application/json"}
 
-# Finished jobs as weeks of work would leave them: ids in the order of time, over eight of the ring's day slots.
+# Finished jobs as after weeks of work: ids in the order of time, spread over eight day slots of the history.
 FILL = """
 INSERT INTO windlass_history (id, run_at, created_at, finished_at, purge_at, state, attempt, slot, rank, chain_index,
     chain_id, queue, type, tenant, input, output, error)
@@ -58,7 +58,7 @@ FILTERS: dict[str, dict[str, str]] = {
 
 
 def fill(url: str, jobs: int) -> int:
-    """The microsecond in which all of them ended."""
+    """Fill the history. Return the time at which all these jobs ended, in microseconds since 1970."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         app = Windlass(url)
@@ -102,7 +102,7 @@ def get(connection: HTTPConnection, query: dict[str, str]) -> tuple[float, Any]:
 
 
 def pages(port: int, jobs: int, rounds: int, ended: int) -> list[Figure]:
-    """The first page, the ones after it, and some from the middle of all there are. `ended`: when they did."""
+    """Read pages from the start of the list and from its middle. `ended` is the time at which all jobs ended."""
     figures = []
     connection = HTTPConnection("127.0.0.1", port)
     for name, query in FILTERS.items():
@@ -122,7 +122,7 @@ def pages(port: int, jobs: int, rounds: int, ended: int) -> list[Figure]:
 
 
 def enqueueing(port: int, jobs: int, connections: int) -> Figure:
-    """One client; on each of its connections the next request goes out when the one before is answered."""
+    """Enqueue from one client. Each of its connections sends the next request after the last answer."""
 
     async def send(count: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -166,18 +166,16 @@ def listening(port: int, process: psutil.Process, clients: int, seconds: float) 
             writer.close()
         return (after.user + after.system - before.user - before.system) / seconds * 100
 
-    return Figure(
-        "postgres", f"{clients} that listen, nothing happens: CPU", asyncio.run(run()), "%", wanted=5.0, at_most=True
-    )
+    return Figure("postgres", f"CPU with {clients} idle listeners", asyncio.run(run()), "%", wanted=5.0, at_most=True)
 
 
 @click.command()
-@click.option("--finished", default=1_000_000, show_default=True, help="jobs that lie in history")
+@click.option("--finished", default=1_000_000, show_default=True, help="jobs in the history")
 @click.option(
     "--rounds", default=100, show_default=True, help="pages of each filter, from the start and from the middle"
 )
-@click.option("--jobs", default=5_000, show_default=True, help="jobs to be enqueued")
-@click.option("--seconds", default=10.0, show_default=True, help="for which the listeners are watched")
+@click.option("--jobs", default=5_000, show_default=True, help="jobs to enqueue")
+@click.option("--seconds", default=10.0, show_default=True, help="how long the CPU of the listeners is measured")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
 def main(finished: int, rounds: int, jobs: int, seconds: float, output: Path) -> None:
     with server_url(POSTGRES_VARIABLE) as server, psycopg.connect(server, autocommit=True) as connection:

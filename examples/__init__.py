@@ -1,1 +1,1 @@
-"""Five systems on Windlass, each in a folder of its own, small enough to be read in one go."""
+"""Five example systems on Windlass. Each has its own folder, and is short enough to read as a whole."""

@@ -1,4 +1,4 @@
-"""What an example shows of itself: `windlass demo` calls each one's `tour` and prints what it checked."""
+"""The tour of an example: `windlass demo` calls the `tour` of each and prints its checks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NoReturn
 import click
 
 Progress = Callable[[int, int], None]
-"""Told how much of how much is done."""
+"""Called with the number of finished steps and the number of all steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that happened, counted: what was expected, and what was seen."""
+    """One result of a tour: the expected value and the value that was seen."""
 
     what: str
     expected: object
@@ -28,11 +28,11 @@ class Check:
 
 
 Tour = Callable[[str, Progress], list[Check]]
-"""Given the address of an empty database, does its round there."""
+"""Runs the example on an empty database with this URL, and returns its checks."""
 
 
 def show(tour: Tour, url: str | None) -> NoReturn:
-    """The round of one example, told on the terminal; on SQLite in a temporary folder if no database is named."""
+    """Run the tour of one example and print its checks. Without a URL it uses SQLite in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="windlass-example-") as folder:
         checks = tour(url or f"sqlite:///{folder}/example.db", lambda done, total: None)
     for check in checks:

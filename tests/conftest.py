@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -34,7 +35,14 @@ from windlass.embedded import ServerError
 settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("windlass")
 
+
 DROP_SECONDS = 30.0  # for a backend to notice that it was told to end
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes run files in a mixed order: files that wait run beside files that compute."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: crc32(item.nodeid.partition("::")[0].encode()))
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def test_each_test_has_a_database_of_its_own(store_url: str, attempt: str) -> No
             client.get_default_database().create_collection("jobs")
 
 
-def test_a_killed_postgres_comes_back_with_what_was_committed() -> None:
+def test_a_killed_postgres_comes_back_with_all_commits() -> None:
     with PostgresServer(settings={"work_mem": "5MB"}) as server:
         with psycopg.connect(server.url) as connection:
             connection.execute("CREATE TABLE jobs AS SELECT 1 AS id")
@@ -89,7 +89,7 @@ def test_a_killed_postgres_comes_back_with_what_was_committed() -> None:
     assert not folder.exists()
 
 
-def test_a_killed_mongodb_comes_back_with_what_was_acknowledged() -> None:
+def test_a_killed_mongodb_comes_back_with_all_acknowledged_writes() -> None:
     with MongodbServer() as server:
         with mongodb_client(server.url) as client:
             client["test"]["jobs"].insert_one({"_id": 1})

@@ -1,1 +1,1 @@
-"""Windlass side by side with other job queues: same machine, same server, same jobs, one run."""
+"""Windlass compared with other job queues: same machine, same server, same jobs, one run."""

@@ -1,10 +1,10 @@
-"""Installs the systems, measures them one after another, and writes a table, JSON and a plot to benchmarks/results/.
+"""Install the systems, measure them one after another, and write a table, JSON and a plot to benchmarks/results/.
 
     python -m benchmarks.peers [--only name …] [--jobs N] [--rounds R] [--cache folder]
 
-Every system meets the same server, in an order that is shuffled anew each round. One that cannot be installed, or
-fails, is named in the table; then, or where a comparison does not come out as wanted, the exit code is 1. The server is
-started for the run; WINDLASS_TEST_POSTGRES_URL names one of your own.
+All systems use the same server. Their order is shuffled in each round. The table names a system that fails or cannot be
+installed. Then, or if a comparison misses its target, the exit code is 1. The run starts its own server. To use another
+one, set WINDLASS_TEST_POSTGRES_URL.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ CACHE = CHECKOUT / ".venv" / "peers"
 
 
 @click.command()
-@click.option("--only", type=click.Choice(list(SYSTEMS)), multiple=True, help="these systems alone")
+@click.option("--only", type=click.Choice(list(SYSTEMS)), multiple=True, help="measure only these systems")
 @click.option("--jobs", default=50_000, show_default=True, help="jobs in each drain and bulk enqueue")
 @click.option("--rounds", default=5, show_default=True, help="how often each system is measured")
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, help="where the systems are installed")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="the folder for the results")
-@click.option("--seed", type=int, default=None, help="of the order; random by default")
+@click.option("--seed", type=int, default=None, help="the seed of the order; random by default")
 def main(only: tuple[str, ...], jobs: int, rounds: int, cache: Path, output: Path, seed: int | None) -> None:
     console = Console(stderr=True)
     outcomes = {name: Outcome(SYSTEMS[name]) for name in only or SYSTEMS}

@@ -1,4 +1,4 @@
-"""Measures one system once: each figure in a fresh database, each command in a process of its own."""
+"""Measure one system once: each figure in a fresh database, each command in its own process."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from .systems import System
 SINGLE_JOBS = 2_000
 LATENCY_JOBS = 300
 SLOW_JOBS = 10_000
-SETTLE_SECONDS = 2.0  # after which an idle worker is taken to be idle
+SETTLE_SECONDS = 2.0  # after this time a started worker counts as idle
 LONGEST_SECONDS = 900.0
 MEGABYTE = 1_000_000
 
-# Laid over the durable settings of tests.servers: no checkpoint in the middle of a measurement. CHECKPOINT runs before.
+# Added to the durable settings of the server: no checkpoint during a measurement. CHECKPOINT runs before it.
 SERVER_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
 
 
 class ProgramFailed(Exception):
-    """A program ended badly or not at all; the message has its last words."""
+    """A program failed or did not end. The message has the last line of its output."""
 
 
 @dataclass(frozen=True)
 class Database:
-    """A fresh database, or a file that is not there yet."""
+    """A fresh database, or a file that does not exist yet."""
 
     url: str
-    ask: Callable[[str], Any]  # the first column of the first row
-    tidy: Callable[[], None]  # vacuum, checkpoint: what went before is not to be paid for by what comes next
+    ask: Callable[[str], Any]  # returns the first column of the first row
+    tidy: Callable[[], None]  # vacuum and checkpoint, so that earlier work does not slow the next measurement
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _fresh_file(system: System) -> Iterator[Database]:
 
 
 def measure(system: System, program: Program, server: str, jobs: int) -> dict[str, float]:
-    """One round of one system."""
+    """Measure one round of one system."""
     figures: dict[str, float] = {}
     jobs = jobs_for(system, jobs)
     with fresh_database(system, server) as database:
@@ -113,29 +113,29 @@ def measure(system: System, program: Program, server: str, jobs: int) -> dict[st
 
 
 def jobs_for(system: System, jobs: int) -> int:
-    """A slow system's rate is known after fewer jobs, and grows no better with more."""
+    """The number of jobs for a system. Fewer jobs are enough for the rate of a slow system."""
     return min(jobs, SLOW_JOBS) if system.slow else jobs
 
 
 def drain(system: System, program: Program, database: Database, jobs: int) -> dict[str, float]:
-    """From the first job's start, told by the worker, until the database knows that all are done."""
+    """Measure from the start of the first job, as the worker reports it, until the database shows all jobs done."""
     resident: list[int] = []
     with working(program, database, "drain", jobs) as worker:
-        told = worker.next_line(lambda: resident.append(worker.resident_bytes()))
+        measured = worker.next_line(lambda: resident.append(worker.resident_bytes()))
         while database.ask(system.unfinished):
             worker.check()
             time.sleep(0.002)
         ended_ns = time.time_ns()
         resident.append(worker.resident_bytes())
     return {
-        "drain_per_second": jobs / ((ended_ns - told["first_ns"]) / 1e9),
-        "cpu_microseconds": told["cpu_seconds"] / jobs * 1e6,
+        "drain_per_second": jobs / ((ended_ns - measured["first_ns"]) / 1e9),
+        "cpu_microseconds": measured["cpu_seconds"] / jobs * 1e6,
         "resident_megabytes": max(resident) / MEGABYTE,
     }
 
 
 def latency(program: Program, database: Database) -> dict[str, float]:
-    """From just before the enqueue call to the start of the handler, worker and sender in separate processes."""
+    """Measure from just before the enqueue call to the start of the handler. Worker and sender are two processes."""
     with working(program, database, "latency-work", LATENCY_JOBS) as worker:
         time.sleep(SETTLE_SECONDS)
         sent = run(program, database, "latency-send", LATENCY_JOBS)["sent_ns"]
@@ -145,7 +145,7 @@ def latency(program: Program, database: Database) -> dict[str, float]:
 
 
 def run(program: Program, database: Database, command: str, count: int = 0) -> dict[str, Any]:
-    """Run a command to its end: the line that it printed."""
+    """Run a command to its end. Return the JSON that it printed."""
     try:
         done = subprocess.run(
             [*program.arguments, command, str(count)],
@@ -157,21 +157,21 @@ def run(program: Program, database: Database, command: str, count: int = 0) -> d
     except subprocess.TimeoutExpired:
         raise ProgramFailed(f"{command}: not done after {LONGEST_SECONDS:.0f} s") from None
     if done.returncode != 0:
-        raise ProgramFailed(f"{command}: {_last_words(done.stderr)}")
+        raise ProgramFailed(f"{command}: {_last_line(done.stderr)}")
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
     return found
 
 
 class Worker:
-    """A program that works until it is killed."""
+    """A worker program that runs until it is killed."""
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: Path) -> None:
         self.process, self._stderr = process, stderr
         self.seen = psutil.Process(process.pid)
 
     def next_line(self, meanwhile: Callable[[], object] = lambda: None, seconds: float = LONGEST_SECONDS) -> Any:
-        """The next line of JSON; `meanwhile` is called twenty times a second."""
+        """Return the next line of JSON. `meanwhile` is called twenty times a second."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -184,7 +184,7 @@ class Worker:
                     return json.loads(line)
             else:
                 meanwhile()
-        raise ProgramFailed(f"a worker did not finish within {seconds:.0f} s: {self._words()}")
+        raise ProgramFailed(f"a worker did not finish within {seconds:.0f} s: {self._error()}")
 
     def resident_bytes(self) -> int:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -193,10 +193,10 @@ class Worker:
 
     def check(self) -> None:
         if self.process.poll() is not None:
-            raise ProgramFailed(f"a worker ended by itself: {self._words()}")
+            raise ProgramFailed(f"a worker ended by itself: {self._error()}")
 
-    def _words(self) -> str:
-        return _last_words(self._stderr.read_text(errors="replace"))
+    def _error(self) -> str:
+        return _last_line(self._stderr.read_text(errors="replace"))
 
 
 @contextmanager
@@ -209,12 +209,12 @@ def working(program: Program, database: Database, command: str, count: int) -> I
                 env=_environment(program, database),
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                bufsize=0,  # select and a buffer do not know of each other
+                bufsize=0,  # select does not see lines that are already in a buffer
             )
         try:
             yield Worker(process, stderr)
         finally:
-            process.kill()  # what a worker does when it is stopped is not measured, and the database goes with it
+            process.kill()  # the shutdown of a worker is not measured, and the database is dropped anyway
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
@@ -224,6 +224,6 @@ def _environment(program: Program, database: Database) -> dict[str, str]:
     return {**os.environ, "DATABASE_URL": database.url, "NODE_ENV": "production", **program.environment}
 
 
-def _last_words(text: str) -> str:
+def _last_line(text: str) -> str:
     words = [line.strip() for line in text.splitlines() if line.strip()]
-    return words[-1][:300] if words else "it said nothing"
+    return words[-1][:300] if words else "it printed nothing"

@@ -1,4 +1,4 @@
-"""Installs each system into a folder of its own, outside of what is committed, by pip or npm."""
+"""Install each system into its own folder with pip or npm. The folders are not committed."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 class NotInstalled(Exception):
-    """A system cannot be had here; the message says why."""
+    """A system cannot be installed here. The message says why."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """How to run a system's program: the arguments that come before the command, and its environment."""
+    """How to run the program of a system: the arguments before the command, and the environment."""
 
     arguments: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
 
 
 def install(system: System, cache: Path) -> Program:
-    """The system's program, ready to run; what is there already, in the versions that are wanted, is kept."""
+    """Install a system and return its program. Packages that are installed in the right version are kept."""
     match system.install:
         case PythonPackages():
             python = _python_packages(system.install, cache)
             return Program((python, str(PROGRAMS / system.program)), dict(system.environment))
         case NodePackages():
             node, folder = _node(cache), _node_packages(system.install, cache)
-            for name in (system.program, "common.mjs"):  # an import is looked up from where the file lies
+            for name in (system.program, "common.mjs"):  # Node resolves imports from the folder of the file
                 shutil.copy(PROGRAMS / name, folder / name)
             return Program((node, str(folder / system.program)), dict(system.environment))
         case Checkout():
@@ -73,7 +73,7 @@ def _node_packages(wanted: NodePackages, cache: Path) -> Path:
 
 
 def _node(cache: Path) -> str:
-    """Node itself, as npm has it: the one on the machine may be too old, and then all would be measured on that."""
+    """Install Node with npm, because the Node of the machine may be too old for the systems."""
     machine = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     package = f"node-{platform.system().lower()}-{machine}"
     _npm_install(cache / "node", (f"{package}@{NODE}",))
@@ -84,17 +84,17 @@ def _npm_install(folder: Path, requirements: tuple[str, ...]) -> None:
     if _is_installed(folder, requirements):
         return
     if shutil.which("npm") is None:
-        raise NotInstalled("npm is not on the PATH")
+        raise NotInstalled("npm is not on the PATH; install Node.js")
     _start_anew(folder)
     (folder / "package.json").write_text('{"private": true, "type": "module"}\n', encoding="utf-8")
     quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error")
-    # The engines of the packages ask for the Node that comes with them, not for the one that runs npm.
+    # npm may warn about `engines`: it compares with the Node that runs npm, not with the one that is installed here.
     _run(["npm", "install", "--save-exact", *quiet, *requirements], folder)
     _note(folder, requirements)
 
 
 def find_python(at_least: tuple[int, int]) -> str:
-    """This Python if it is new enough; else one on the PATH, or one that pyenv keeps."""
+    """This Python if it is new enough, else one on the PATH, else one of pyenv."""
     if sys.version_info >= at_least:
         return sys.executable
     names = [f"python3.{minor}" for minor in range(at_least[1], 20)] + ["python3"]
@@ -105,7 +105,7 @@ def find_python(at_least: tuple[int, int]) -> str:
     for candidate in candidates:
         if subprocess.run([candidate, "-c", check], capture_output=True).returncode == 0:
             return candidate
-    raise NotInstalled(f"needs Python {at_least[0]}.{at_least[1]} or newer, and there is none here")
+    raise NotInstalled(f"Python {at_least[0]}.{at_least[1]} or newer was not found; install it")
 
 
 def _name(requirement: str) -> str:
@@ -134,6 +134,6 @@ def _run(command: list[str | Path], folder: Path | None = None) -> None:
     if done.returncode != 0:
         words = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         wrong = [line for line in words if "error" in line.lower()] or words or ["no message"]
-        # npm begins with what went wrong, and ends with where its log is; pip ends with what went wrong.
-        told = " ".join(wrong[:2]).replace("npm error ", "") if command[0] == "npm" else wrong[-1]
-        raise NotInstalled(f"{Path(command[0]).name} failed: {told[:200]}")
+        # npm prints the error first and the path of its log last. pip prints the error last.
+        message = " ".join(wrong[:2]).replace("npm error ", "") if command[0] == "npm" else wrong[-1]
+        raise NotInstalled(f"{Path(command[0]).name} failed: {message[:200]}")

@@ -1,14 +1,14 @@
-"""What only Windlass is asked: its worker under strain, idle, and on its other stores.
+"""Measurements of Windlass alone: its worker under load, idle, and on the other stores.
 
     python -m benchmarks.peers.own [--only beside …] [--jobs N] [--rounds R]
 
-- beside: drains beside finished and future jobs, against drains alone
-- snapshot: drains while a foreign transaction holds its snapshot, against drains without
+- beside: drains with many finished and future jobs in the tables, against drains without
+- snapshot: drains while another transaction holds its snapshot, against drains without
 - memory: the worker's RSS with many jobs waiting, and after very many
-- idle: the CPU and the queries of a worker that has nothing to do
+- idle: the CPU and the queries of an idle worker
 - mongodb, sqlite: drains on the other stores
 
-Writes benchmarks/results/own.json and own.md. A figure that misses its wish is marked, and the exit code is 1.
+It writes benchmarks/results/own.json and own.md. A figure that misses its target is marked, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .report import Wish
 from .systems import SYSTEMS, System
 
 WINDLASS = SYSTEMS["windlass"]
-# Future jobs lie in the same table: ask two indexes, so that the question costs nothing beside a million of them.
+# A million future jobs are in the same table, so this query uses two indexes to stay cheap.
 UNFINISHED_NOW = """
 SELECT EXISTS (SELECT 1 FROM windlass_jobs WHERE state = 'running')
     OR EXISTS (SELECT 1 FROM windlass_jobs WHERE queue = 'default' AND state = 'pending'
@@ -80,7 +80,7 @@ class Figure:
 
 
 def _rate(system: System, settings: Settings, database: Database, jobs: int) -> float:
-    """Enqueue and drain, in a database that has its schema."""
+    """Enqueue and drain, in a database that has the schema. Return the rate."""
     run(settings.program, database, "enqueue-bulk", jobs)
     database.tidy()
     return drain(system, settings.program, database, jobs)["drain_per_second"]
@@ -98,7 +98,7 @@ def beside(settings: Settings) -> Iterator[Figure]:
     crowded: list[float] = []
     with postgres() as server, fresh_postgres(server) as database:
         run(settings.program, database, "prepare")
-        _rate(WINDLASS, settings, database, settings.beside)  # finished by being run, as they are in life
+        _rate(WINDLASS, settings, database, settings.beside)  # a worker runs the finished jobs, as in real use
         _add_future(database, settings.beside)
         for _ in range(settings.rounds):
             alone.append(_alone(settings, server, settings.jobs))
@@ -134,7 +134,7 @@ def snapshot(settings: Settings) -> Iterator[Figure]:
             with fresh_postgres(server) as database, psycopg.connect(database.url) as foreign:
                 run(settings.program, database, "prepare")
                 foreign.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                foreign.execute("SELECT txid_current()")  # an id of its own: nothing that ends later can be removed
+                foreign.execute("SELECT txid_current()")  # with a transaction id, it keeps vacuum from removing rows
                 during.append(_rate(WINDLASS, settings, database, settings.held))
                 after.append(_rate(WINDLASS, settings, database, settings.jobs))
     yield Figure(f"drain of {settings.held:,}", statistics.median(free_long), "/s")
@@ -157,7 +157,7 @@ def memory(settings: Settings) -> Iterator[Figure]:
 
 
 def _resident(settings: Settings, server: str, jobs: int) -> list[int]:
-    """The RSS of a worker that drains, twenty times a second."""
+    """Measure the RSS of a worker during a drain, twenty times a second."""
     samples: list[int] = []
     with fresh_postgres(server) as database:
         run(settings.program, database, "prepare")
@@ -170,7 +170,7 @@ def _resident(settings: Settings, server: str, jobs: int) -> list[int]:
 
 
 def idle(settings: Settings) -> Iterator[Figure]:
-    """On a server of its own, which counts statements; one that is named by its URL has to have the extension."""
+    """Measure on a server that counts statements. Your own server must have the extension pg_stat_statements."""
     preload = {"shared_preload_libraries": "pg_stat_statements"}
     with postgres(preload) as server, psycopg.connect(server, autocommit=True) as admin:
         admin.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
@@ -248,11 +248,11 @@ CACHE = Path(__file__).parents[2] / ".venv" / "peers"
 
 
 @click.command()
-@click.option("--only", type=click.Choice(list(MEASUREMENTS)), multiple=True, help="these alone")
+@click.option("--only", type=click.Choice(list(MEASUREMENTS)), multiple=True, help="make only these measurements")
 @click.option("--jobs", default=50_000, show_default=True, help="jobs in each drain")
 @click.option("--rounds", default=5, show_default=True, help="how often each drain is measured")
-@click.option("--beside", default=1_000_000, show_default=True, help="finished, and future, jobs to lie beside")
-@click.option("--held", default=200_000, show_default=True, help="jobs through which the snapshot is held")
+@click.option("--beside", default=1_000_000, show_default=True, help="finished and future jobs in the same tables")
+@click.option("--held", default=200_000, show_default=True, help="jobs that are drained while the snapshot is held")
 @click.option("--many", default=1_000_000, show_default=True, help="jobs in the longest drain, for memory")
 @click.option("--idle-seconds", default=20.0, show_default=True)
 @click.option("--cache", type=click.Path(path_type=Path), default=CACHE, help="where uvloop is installed")
@@ -283,12 +283,12 @@ def main(only: tuple[str, ...], cache: Path, output: Path, **numbers: Any) -> No
 
 def _markdown(found: dict[str, list[Figure]], settings: Settings, loads: dict[str, float]) -> str:
     lines = [
-        "# Windlass's worker by itself",
+        "# Windlass's worker alone",
         "",
-        f"One worker process, {settings.jobs:,} no-op jobs where nothing else is said, medians of {settings.rounds}; "
+        f"One worker process, {settings.jobs:,} no-op jobs unless a row says otherwise, medians of {settings.rounds}; "
         f"{os.cpu_count()} cores. Written by `python -m benchmarks.peers.own`.",
         "",
-        "| what | measured | wanted | |",
+        "| figure | measured | target | |",
         "|---|---:|---:|---|",
     ]
     for name, figures in found.items():

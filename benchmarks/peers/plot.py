@@ -1,4 +1,4 @@
-"""A small bar chart in SVG, by hand: four panels, one bar a system."""
+"""A small bar chart in SVG: four panels, one bar for each system."""
 
 from __future__ import annotations
 

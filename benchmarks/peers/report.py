@@ -1,4 +1,4 @@
-"""Medians, wishes and the Markdown table."""
+"""Medians, targets and the Markdown table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("drain_per_second", "cpu_microseconds", "bulk_per_second", "single_pe
 
 @dataclass
 class Outcome:
-    """What came of one system: its rounds, or the problem that kept it from being measured."""
+    """The result of one system: its rounds, or the problem that prevented them."""
 
     system: System
     rounds: list[Figures] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Wish:
-    """One comparison that ought to hold."""
+    """One comparison with its target."""
 
     what: str
     value: float
@@ -67,7 +67,7 @@ def rounded(figures: Figures) -> dict[str, float]:
 
 
 def wishes(outcomes: Iterable[Outcome]) -> list[Wish]:
-    """Windlass against the others, as far as they were measured."""
+    """Compare Windlass with the systems that were measured."""
     medians = {outcome.system.name: outcome.medians for outcome in outcomes if outcome.rounds}
     titles = {outcome.system.name: outcome.system.title for outcome in outcomes}
     ours, bare = medians.get("windlass"), medians.get("windlass-keep-0")
@@ -95,7 +95,7 @@ def wishes(outcomes: Iterable[Outcome]) -> list[Wish]:
     rollback, wal = medians.get("sqlite-windlass"), medians.get("sqlite-windlass-wal")
     if rollback:
         found.append(Wish("SQLite drain, rollback journal", rollback["drain_per_second"], 30_000, unit="/s"))
-    # Like with like: rollback journal with rollback journal, WAL with WAL.
+    # Compare systems with the same journal mode only.
     for mine, names in ((rollback, ("huey-rollback", "litequeue-rollback")), (wal, ("huey", "litequeue"))):
         for name in names:
             against(f"SQLite drain, {'WAL' if mine is wal else 'rollback journal'}", mine, name, "drain_per_second", 10)
@@ -112,12 +112,12 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
         f"SQLite {about['sqlite']}; load average {about['load_before']} before, {about['load_after']} after. "
         "Absolute figures move with the machine; compare within a table. Written by `make bench-peers`.",
         "",
-        "- **drain**: one worker process, from the first job's start until the database knows that all are done",
-        "- **CPU**: of the worker process, for one job of the drain; it moves less with what else the machine does",
+        "- **drain**: one worker process, from the start of the first job until the database shows all jobs done",
+        "- **CPU**: time of the worker process for one job of the drain; other work on the machine affects it less",
         "- **bulk**: the system's own bulk call; **single**: one after another, each its own commit, one connection",
         "- **pick-up**: an idle worker, jobs sent 5 ms apart by another process; from just before the call to enqueue "
         "until the handler starts",
-        "- **RSS**: of the worker, at most, while it drains",
+        "- **RSS**: the highest RSS of the worker during the drain",
     ]
     for store, heading in (("postgres", "PostgreSQL"), ("sqlite", "SQLite")):
         chosen = [outcome for outcome in outcomes if outcome.system.store == store]
@@ -125,7 +125,7 @@ def markdown(outcomes: Sequence[Outcome], about: Mapping[str, Any]) -> str:
             lines += ["", f"## {heading}", "", *_table(chosen)]
     found = wishes(outcomes)
     if found:
-        lines += ["", "## What was wanted", "", "| what | measured | wanted | |", "|---|---:|---:|---|"]
+        lines += ["", "## Targets", "", "| comparison | measured | target | |", "|---|---:|---:|---|"]
         for wish in found:
             sign, mark = "≤" if wish.at_most else "≥", "yes" if wish.holds else "**no**"
             lines.append(
@@ -161,7 +161,7 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _plain(text: str | None) -> str:
-    """What stands in a table: no bars, and neither addresses nor paths of the machine it was written on."""
+    """The text for a cell of a table: without bars, and without addresses and paths of this machine."""
     return re.sub(r"\w+://\S+|(?<!\w)/\S+/\S+", "…", text or "").replace("|", "/")
 
 

@@ -1,4 +1,4 @@
-"""The systems that are compared: their versions, the program that drives each, and the options it is given."""
+"""The systems of the comparison: their versions, their programs and their options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UVLOOP = "uvloop==0.23.0"
 
 @dataclass(frozen=True)
 class PythonPackages:
-    """Installed by pip into a virtual environment of their own. The first is the system itself."""
+    """Packages that pip installs into their own virtual environment. The first is the system itself."""
 
     requirements: tuple[str, ...]
     at_least: tuple[int, int] = (3, 11)
@@ -20,14 +20,14 @@ class PythonPackages:
 
 @dataclass(frozen=True)
 class NodePackages:
-    """Installed by npm into a folder of their own, with a Node that is new enough for them."""
+    """Packages that npm installs into their own folder, with a Node that is new enough."""
 
     requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """Windlass as it is in this checkout, run by the Python that runs this; with uvloop, as a user would install."""
+    """Windlass from this checkout, run by this Python, with uvloop, as a user installs it."""
 
     requirements: tuple[str, ...] = (UVLOOP,)
 
@@ -39,12 +39,12 @@ class System:
     store: str  # postgres, sqlite
     install: PythonPackages | NodePackages | Checkout
     program: str
-    unfinished: str  # SQL: how many jobs are not completed yet, or whether there are any
+    unfinished: str  # SQL that returns a true value while jobs are not completed
     keeps_history: bool
-    options: str  # for the reader of the table
+    options: str  # text for the table
     environment: Mapping[str, str] = field(default_factory=dict)
-    has_worker: bool = True  # else there is no pick-up to measure
-    slow: bool = False  # takes minutes for what others do in a second
+    has_worker: bool = True  # without a worker there is no pick-up to measure
+    slow: bool = False  # it gets fewer jobs, because it would take minutes
 
 
 WINDLASS_UNFINISHED = "SELECT EXISTS (SELECT 1 FROM windlass_jobs)"
@@ -207,7 +207,7 @@ SYSTEMS = {system.name: system for system in (*POSTGRES, *SQLITE)}
 
 
 def version_of(system: System) -> str:
-    """The version that is pinned, and what it runs on."""
+    """The pinned version, and the version of the Python or Node that runs it."""
     if isinstance(system.install, Checkout):
         return f"this checkout, Python {sys.version_info.major}.{sys.version_info.minor}"
     main = system.install.requirements[0]

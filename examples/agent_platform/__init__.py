@@ -1,5 +1,5 @@
-"""A platform of agents: messages, triggers, plans and remote agents, each of them a job in the database.
+"""A platform of agents: messages, triggers, plans and remote agents. Each is a job in the database.
 
-`jobs` enqueues, `agents`, `orchestrator`, `dispatch` and `upkeep` have the ten kinds of jobs, `platform` puts them
-together; `web` is what the world talks to. `model` is the part that would be intelligent.
+`jobs` enqueues. `agents`, `orchestrator`, `dispatch` and `maintenance` define the ten kinds of jobs, and `platform`
+registers them. `web` is the HTTP API. `model` is a stand-in for a real model.
 """

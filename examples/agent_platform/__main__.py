@@ -1,4 +1,4 @@
-"""`python -m examples.agent_platform`: a round through the example; `serve` and `work` are for real use."""
+"""`python -m examples.agent_platform`: run the tour. `serve` and `work` are for real use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .tour import tour
 
 
 @click.group(invoke_without_command=True)
-@click.option("--url", help="The database; $WINDLASS_URL if not given. Without a command: an empty one.")
+@click.option("--url", help="The database; $WINDLASS_URL if not given. The tour needs an empty one.")
 @click.pass_context
 def main(context: click.Context, url: str | None) -> None:
-    """A platform of agents: without a command, a round through the example, which ends by itself."""
+    """A platform of agents. Without a command: run the tour. It ends by itself."""
     if url:
         os.environ["WINDLASS_URL"] = url
     if context.invoked_subcommand is None:
@@ -30,7 +30,7 @@ def main(context: click.Context, url: str | None) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True)
 def serve(host: str, port: int) -> None:
-    """The HTTP API."""
+    """Serve the HTTP API."""
     import uvicorn
 
     from .web import create_web
@@ -44,14 +44,14 @@ def serve(host: str, port: int) -> None:
 
 @main.command()
 def work() -> None:
-    """One to three workers, as many as $AGENTS_REPLICAS says, until SIGTERM or SIGINT."""
+    """Run $AGENTS_REPLICAS workers, one to three, until SIGTERM or SIGINT."""
     platform = start()
-    platform.app.rescue()  # What the workers before us have left behind need not wait for the first of ours to look.
+    platform.app.rescue()  # now, because the first worker would look for the jobs of dead workers only later
     platform.app.close()
     replicas, slots = str(platform.settings.replicas), str(platform.settings.concurrency)
     command = [sys.executable, "-m", "windlass", "worker", f"{__package__}.worker:app", "--processes", replicas]
-    # The queue's limit lets a worker hold no more than it runs: a turn may take minutes, and none is to lie ready
-    # behind another while a replica is idle.
+    # With the queue's limit a worker claims no more jobs than it runs. A turn may take minutes, and no job should wait
+    # in the buffer of a busy replica while another is idle.
     os.execv(sys.executable, [*command, "--concurrency", slots, "--queues", f"default:{slots}"])
 
 

@@ -1,4 +1,4 @@
-"""Turns of the agent, what fires them, and what is counted: agent-turn, trigger-fire, analytics-write."""
+"""The agent's jobs: agent-turn answers a message, trigger-fire starts a turn, analytics-write counts events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def register(platform: Platform) -> None:
 
     @platform.kind("agent-turn")
     def agent_turn(attempt: Attempt, session: str, text: str, channel: str = "web") -> None:
-        """Answer a message and do what the model asks for. What that enqueues is there if, and only if, the turn is."""
+        """Answer a message and run the model's tools. Their jobs are enqueued if, and only if, the turn completes."""
         reply, id = platform.model.answer(text), attempt.job.id
         attempt.log(f"attempt {attempt.number} answers session {session} on {channel}")
         records.put("turn", id, {"session": session, "text": text, "reply": reply.text, "channel": channel})
@@ -33,7 +33,7 @@ def register(platform: Platform) -> None:
 
     @platform.kind("trigger-fire")
     def trigger_fire(trigger: str, text: str) -> Continue:
-        """The clock or a webhook has something to say to the agent; the turn that follows is of the same chain."""
+        """A schedule or a webhook sends the agent a message. The turn continues the same chain."""
         return Continue(agent_turn.call(session=f"trigger {trigger}", text=text, channel="trigger"))
 
     @platform.kind("analytics-write")

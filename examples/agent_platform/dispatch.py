@@ -1,7 +1,7 @@
-"""Questions to agents elsewhere: dispatch-execute, dispatch-synthesize, and dispatch-reply for each that is awaited.
+"""Questions to remote agents: dispatch-execute, dispatch-synthesize, and one dispatch-reply for each agent.
 
-A reply is a job that no worker is to run before the deadline: the remote agent completes it, over HTTP. The one that
-does not is reported missing by the worker that finds the job due.
+A reply is a job that is due at the deadline. The remote agent completes it over HTTP before that. If it does not, a
+worker runs the job, and reports that the agent has not answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from windlass import Attempt, Continue, Fail
 if TYPE_CHECKING:
     from .platform import Platform
 
-TENANT = "remote"  # of all replies, and of the token by which they are given: it opens nothing else
+TENANT = "remote"  # the tenant of all replies; the remote agents' token gives access to this tenant only
 
 
 def register(platform: Platform) -> None:
@@ -22,10 +22,10 @@ def register(platform: Platform) -> None:
 
     @platform.kind("dispatch-execute")
     def execute(attempt: Attempt, question: str, agents: list[str]) -> Continue:
-        """Ask each agent. Run again after a failure, it finds the replies that it has made, and asks who is silent."""
+        """Ask each agent. After a retry it finds the existing replies, and asks only the agents that are silent."""
         unknown = sorted(set(agents) - settings.remotes.keys())
         if unknown:
-            raise Fail(f"there is no remote agent {', '.join(unknown)}")
+            raise Fail(f"there is no remote agent {', '.join(unknown)}; add it to AGENTS_REMOTES")
         awaited = reply.using(delay=settings.remote_deadline, tenant=TENANT)
         asked = {agent: awaited.using(id=uuid5(attempt.job.id, agent)).call(question, agent) for agent in agents}
         replies = app.enqueue_many(asked.values())

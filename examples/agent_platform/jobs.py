@@ -1,4 +1,4 @@
-"""Enqueueing, as the rest of the platform sees it: a kind, a payload, and when."""
+"""The platform's interface to the queue: enqueue a job by its kind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class JobsClient:
         run_at: datetime | None = None,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> Job:
-        """Due now, or at `run_at`. Where a job with this dedupe key, of whatever kind, is still pending, it is the
-        answer; the first claim frees the key for good. In a block of `attempt.transaction()` it joins it."""
+        """Enqueue a job, due now or at `run_at`. If a job of any kind with this dedupe key is still pending, return
+        that one. The first claim releases the key. Inside `attempt.transaction()` the job is part of that
+        transaction."""
         if kind not in self.app.tasks:
             raise UnknownTask(f"there is no kind {kind!r}; there are: {', '.join(self.app.task_names)}")
         unique = None if dedupe_key is None else Unique(dedupe_key, until="claimed", scope="app")

@@ -1,4 +1,4 @@
-"""What a model has to be able to do, and one that needs no graphics card: the same words make the same answer."""
+"""The interface of a model, and a stand-in without a real model: the same text gives the same answer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ STAND_IN = f"{__name__}:StandIn"
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """The model wants this kept."""
+    """The model asks to store this text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """The model wants other agents, elsewhere, to be asked."""
+    """The model asks to send a question to remote agents."""
 
     agents: Sequence[str]
     question: str
@@ -35,7 +35,7 @@ class Reply:
 
 
 class Model(Protocol):
-    """A real one goes here: a class without arguments, named by `AGENTS_MODEL=package.module:Class`."""
+    """The interface of a real model: a class without arguments, given as `AGENTS_MODEL=package.module:Class`."""
 
     def answer(self, text: str) -> Reply: ...
 
@@ -46,12 +46,12 @@ class Model(Protocol):
     def embed(self, text: str) -> list[float]: ...
 
     def check(self) -> str:
-        """How its provider is: a word or two."""
+        """The state of its provider, in a word or two."""
         ...
 
 
 class StandIn:
-    """Understands "remember …" and "ask tokyo, berlin: …"."""
+    """A stand-in that understands "remember …" and "ask tokyo, berlin: …"."""
 
     def answer(self, text: str) -> Reply:
         command, _, rest = text.partition(" ")
@@ -81,7 +81,7 @@ class StandIn:
 
 
 def load_model(name: str) -> Model:
-    """From `package.module:Class` to one of it; `ValueError` where there is none."""
+    """Make the model that `package.module:Class` names. `ValueError` if there is none."""
     module, _, kind = name.partition(":")
     try:
         return cast("Model", getattr(importlib.import_module(module), kind)())

@@ -1,6 +1,6 @@
-"""A goal, its parts, and the whole again: orchestrator-plan, orchestrator-subtask, orchestrator-synthesize.
+"""Split a goal into subtasks and join their results: orchestrator-plan, orchestrator-subtask, orchestrator-synthesize.
 
-The plan's chain goes on with the synthesis, which waits for all subtasks: so the result of the plan is the answer.
+The plan's chain continues with the synthesis, which waits for all subtasks. So the result of the plan is the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def register(platform: Platform) -> None:
 
     @platform.kind("orchestrator-plan")
     def plan(attempt: Attempt, goal: str, subtasks: int) -> None:
-        """Subtasks, the synthesis and the end of the plan come into being together, or none of them does."""
+        """One transaction creates the subtasks and the synthesis, and completes the plan."""
         steps = model.plan(goal, subtasks)
         with attempt.transaction():
             parts = app.enqueue_many([subtask.call(step) for step in steps])

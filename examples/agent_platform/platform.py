@@ -1,4 +1,4 @@
-"""The platform: the queue, the model, the records and the way to remote agents, and the kinds of jobs that use them."""
+"""The platform: the queue, the model, the records, the calls to remote agents, and the kinds of jobs that use them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from uuid import UUID
 from windlass import Polynomial, Windlass
 from windlass.task import Decorator
 
-from . import agents, dispatch, orchestrator, upkeep
+from . import agents, dispatch, maintenance, orchestrator
 from .jobs import MAX_ATTEMPTS, JobsClient
 from .model import Model, load_model
 from .records import Records
 from .settings import Settings, SettingsError
 
-LEASE = "5m"  # a worker that was not heard of for so long is dead, and its jobs are pending again
+LEASE = "5m"  # a worker that is silent for longer counts as dead, and its jobs are rescued
 
 
 class Ask(Protocol):
-    """Put a question to a remote agent. Its answer comes later: it completes the job `reply`."""
+    """Send a question to a remote agent. The agent answers later: it completes the job `reply`."""
 
     def __call__(self, agent: str, question: str, reply: UUID) -> None: ...
 
 
 class Platform:
-    """One replica of it. All share one database and know nothing of each other."""
+    """One replica of the platform. All replicas share one database, and need no other connection."""
 
     def __init__(self, settings: Settings, *, model: Model | None = None) -> None:
         self.settings = settings
@@ -38,11 +38,11 @@ class Platform:
             raise SettingsError(f"AGENTS_MODEL: {error}") from None
         self.records = Records(settings.records)
         self.ask: Ask = self._ask_over_http
-        for kinds in (agents, dispatch, orchestrator, upkeep):
+        for kinds in (agents, dispatch, orchestrator, maintenance):
             kinds.register(self)
 
     def kind(self, name: str) -> Decorator:
-        """A task of that name: after a failed attempt it waits for base · attempt², after the last it has failed."""
+        """A decorator for the task of that name. Its backoff is base · attempt²."""
         backoff = Polynomial(base=self.settings.retry_base, power=2)
         return self.app.task(name, max_attempts=MAX_ATTEMPTS, backoff=backoff, lease=LEASE)
 

@@ -1,7 +1,7 @@
-"""What the platform knows: turns, events, memories and their vectors, providers. Its own data, not the queue's.
+"""The platform's own data: turns, events, memories and their vectors, providers.
 
-A record has a key that its job gives it, so that a job which runs twice writes it once. In a file of SQLite here, for
-brevity; tables beside the queue's, written in `attempt.transaction()`, would do without that care.
+The key of a record comes from its job, so a job that runs twice writes it once. The records are in a SQLite file, to
+keep the example short. Tables in the queue's database, written in `attempt.transaction()`, would not need such keys.
 """
 
 from __future__ import annotations

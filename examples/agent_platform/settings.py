@@ -1,4 +1,4 @@
-"""How the platform is run: from the environment, checked before anything starts."""
+"""The settings of the platform, from the environment. They are checked at the start."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from windlass.duration import to_timedelta
 from .model import STAND_IN
 
 PREFIX = "AGENTS_"
-SHARED = {"url": "WINDLASS_URL", "token": "WINDLASS_TOKEN"}  # which Windlass's own commands read, too
+SHARED = {"url": "WINDLASS_URL", "token": "WINDLASS_TOKEN"}  # the commands of Windlass read these variables too
 DURATIONS = ("retry_base", "remote_deadline")
 
 Secret = Annotated[str, Meta(min_length=16, pattern=r"^[!-~]+\Z")]
 
 
 class SettingsError(ValueError):
-    """A setting that makes no sense, by its name."""
+    """A setting has a wrong value. The message names the setting."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`AGENTS_SUBTASKS` in the environment, and so on; `WINDLASS_URL` and `WINDLASS_TOKEN` for the first two."""
+    """The variables are `WINDLASS_URL`, `WINDLASS_TOKEN`, then `AGENTS_RECORDS` and so on."""
 
     url: str = "sqlite:///agents.db"
-    token: Secret | None = None  # of those who may do everything; without it there is no HTTP
+    token: Secret | None = None  # it allows everything; without it there is no HTTP API
     records: str = "agents-records.db"
     model: Annotated[str, Meta(pattern=r"^[\w.]+:\w+\Z")] = STAND_IN
     subtasks: Annotated[int, Meta(ge=1, le=20)] = 3
@@ -45,15 +45,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
-    """What the environment says, and the defaults for the rest."""
+    """Read the environment. A missing variable gives the default."""
     given: dict[str, Any] = {
         name.removeprefix(PREFIX).lower(): text for name, text in environment.items() if name.startswith(PREFIX)
     }
     for name in given:
         if name in SHARED:
-            raise SettingsError(f"{PREFIX}{name.upper()} is not the name of it: {SHARED[name]} is")
+            raise SettingsError(f"{PREFIX}{name.upper()} is not a setting; use {SHARED[name]}")
         if name not in Settings.__struct_fields__:
-            raise SettingsError(f"{PREFIX}{name.upper()} is not a setting")
+            raise SettingsError(f"{PREFIX}{name.upper()} is not a setting; remove it, or correct its name")
     for name, variable in SHARED.items():
         if environment.get(variable):
             given[name] = environment[variable]
@@ -91,7 +91,7 @@ def _addresses(text: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, text.split(","))):
         name, _, address = part.partition("=")
         if name in found:
-            raise SettingsError(f"{_variable('remotes')}: {name} is there twice")
+            raise SettingsError(f"{_variable('remotes')}: {name} is given twice; keep one of them")
         _check_address("remotes", address)
         found[name] = address
     return found
@@ -100,4 +100,4 @@ def _addresses(text: str) -> dict[str, str]:
 def _check_address(name: str, text: str) -> None:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"{_variable(name)}: {text!r} is not the address of a web server")
+        raise SettingsError(f"{_variable(name)}: {text!r} is not the address of a web server, as in https://host/path")

@@ -1,4 +1,4 @@
-"""A round through the example: what was promised, and what was counted."""
+"""The tour: each step checks one promise by counting."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ REMOTES = ("tokyo", "berlin", "lima")
 
 
 def tour(url: str, progress: Progress) -> list[Check]:
-    """Given the address of an empty database, does its round there."""
+    """Run the tour on an empty database with this URL."""
     with tempfile.TemporaryDirectory(prefix="windlass-agents-") as folder:
         settings = Settings(url=url, records=f"{folder}/records.db", remotes=dict.fromkeys(REMOTES, "here"))
         return asyncio.run(Round(settings, progress).run())
 
 
 class Round:
-    """Some steps, each with replicas of its own."""
+    """The steps of the tour. Each has its own replicas."""
 
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self.settings, self.progress = settings, progress
@@ -45,7 +45,7 @@ class Round:
         platform = Platform(self.settings, model=StandIn())
 
         def answer(agent: str, question: str, reply: UUID) -> None:
-            """A remote agent that happens to be here, and completes its job as one elsewhere would over HTTP."""
+            """A remote agent in this process. It completes its job, as a real one does over HTTP."""
             platform.app.complete(reply, f"{agent} has thought about it")
 
         platform.ask = answer
@@ -58,7 +58,7 @@ class Round:
             await platform.app.aclose()
 
     async def converse(self) -> Check:
-        """Each message is delivered twice, as gateways do; then three workers come."""
+        """Enqueue each message twice, as a gateway may deliver it, and then start three workers."""
         async with self.replica() as platform, AsyncExitStack() as stack:
             jobs = [
                 platform.jobs.enqueue("agent-turn", {"session": "tour", "text": f"message {number}"}, f"web:{number}")
@@ -84,7 +84,7 @@ class Round:
         return Check("remote agents that called back, all in the answer", len(REMOTES), heard)
 
     async def outlive_a_worker(self) -> Check:
-        """A worker claims some turns and is never heard of again; five minutes later there is another."""
+        """A worker claims some turns and dies. Five minutes later another worker runs them."""
         async with self.replica() as platform:
             app = platform.app
             for number in range(LOST):
@@ -92,7 +92,9 @@ class Round:
             app.claim(LOST, lease=None, worker="dead")
             app.store.clock.move(timedelta(minutes=5))
             app.rescue()
-            app.store.clock.move(self.settings.retry_base + timedelta(seconds=2))  # Windlass spreads what it rescues.
+            app.store.clock.move(
+                self.settings.retry_base + timedelta(seconds=2)
+            )  # rescued jobs are spread over some seconds
             await app.arun_worker(until_idle=True)
             answered = [turn for turn in platform.records.all("turn").values() if turn["session"] == "lost"]
         return Check("turns of a worker that died, answered by another", LOST, len(answered))

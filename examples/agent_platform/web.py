@@ -1,4 +1,4 @@
-"""What the world talks to: messages, plans, and below them Windlass's own HTTP API with jobs, triggers and the rest."""
+"""The HTTP API: messages and plans, and Windlass's own API for jobs, triggers and the rest."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Patience(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Endpoints:
-    """The platform's own. All of them want the token."""
+    """The platform's own endpoints. All of them need the token."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform, self.app = platform, platform.app
@@ -70,11 +70,11 @@ class Endpoints:
         return JSONResponse({"id": str(job.id), "created": job.created}, HTTPStatus.ACCEPTED, headers=where)
 
     async def get_answer(self, request: Request) -> Response:
-        """200 when there is an answer, or will be none; 202 while it is awaited, after `?wait=` seconds at the most."""
+        """Wait for the answer, at most `?wait=` seconds. 200 if the plan has ended, 202 if it still runs."""
         id: UUID = request.path_params["id"]
         patience = convert(dict(request.query_params), Patience)
         if (await self.app.arequire(id)).type != "orchestrator-plan":
-            raise JobNotFound(f"{id} is not a plan")
+            raise JobNotFound(f"{id} is not a plan; give the id that POST /v1/orchestrate returned")
         try:
             answer = await self.app.aresult(id, timeout=patience.wait)
         except TimeoutError:
@@ -85,10 +85,10 @@ class Endpoints:
 
 
 def create_web(platform: Platform) -> Starlette:
-    """An ASGI app. It has no strangers: without a token it does not start."""
+    """Make the ASGI app. Without a token it does not start."""
     settings, own = platform.settings, Endpoints(platform)
     if settings.token is None:
-        raise SettingsError("WINDLASS_TOKEN is missing: whoever may talk to the platform has to show it")
+        raise SettingsError("WINDLASS_TOKEN is missing: set the token that clients of the platform must send")
     triggers = {"agent": Trigger("trigger-fire", settings.webhook_secret)} if settings.webhook_secret else {}
     tokens = {settings.remote_token: Access("operate", tenant=TENANT)} if settings.remote_token else {}
     queue = create_app(platform.app, token=settings.token, tokens=tokens, triggers=triggers)
@@ -107,7 +107,7 @@ def create_web(platform: Platform) -> Starlette:
         route("/v1/orchestrate/{id:uuid}", "GET", own.get_answer),
         Mount("/", queue),
     ]
-    handlers: Any = {HTTPException: refuse, WindlassError: tell}
+    handlers: Any = {HTTPException: refuse, WindlassError: refuse_windlass_error}
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
 
@@ -116,7 +116,8 @@ def guarded(token: str, answer: Callable[[Request], Awaitable[Response]]) -> Cal
 
     async def endpoint(request: Request) -> Response:
         if not hmac.compare_digest(request.headers.get("authorization", "").encode(), expected):
-            raise HTTPException(HTTPStatus.UNAUTHORIZED, "a token is needed", {"WWW-Authenticate": "Bearer"})
+            detail = "the token is missing or wrong; send the header Authorization: Bearer …"
+            raise HTTPException(HTTPStatus.UNAUTHORIZED, detail, {"WWW-Authenticate": "Bearer"})
         return await answer(request)
 
     return endpoint
@@ -127,7 +128,8 @@ async def read(request: Request, kind: type[T]) -> T:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {MOST_BYTES} bytes at the most")
+            detail = f"the body is too large; send at most {MOST_BYTES} bytes"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -149,7 +151,7 @@ async def refuse(request: Request, error: HTTPException) -> Response:
     return JSONResponse(problem, status, headers=error.headers, media_type="application/problem+json")
 
 
-async def tell(request: Request, error: WindlassError) -> Response:
-    """What Windlass refuses is the caller's doing, or that of a database that does not answer."""
+async def refuse_windlass_error(request: Request, error: WindlassError) -> Response:
+    """Answer an error of Windlass: the caller's mistake, or a database that does not answer."""
     status = STATUS.get(type(error), HTTPStatus.SERVICE_UNAVAILABLE)
     return await refuse(request, HTTPException(status, str(error)))

@@ -1,4 +1,4 @@
-"""The platform of this process, by its environment: `windlass worker examples.agent_platform.worker:app`."""
+"""The app of a worker process, from its environment: `windlass worker examples.agent_platform.worker:app`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m examples.background_tasks`: a round through the example; `process` and `create` are for real use."""
+"""`python -m examples.background_tasks`: run the tour. `process` and `create` are for real use."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .tour import tour
 
 
 @click.group(invoke_without_command=True)
-@click.option("--url", help="The database; $WINDLASS_URL if not given. Without a command: an empty one.")
+@click.option("--url", help="The database; $WINDLASS_URL if not given. The tour needs an empty one.")
 @click.option("--settings", "file", type=click.Path(path_type=Path), help="A TOML file with a table [tasks].")
 @click.pass_context
 def main(context: click.Context, url: str | None, file: Path | None) -> None:
-    """Background tasks: without a command, a round through the example, which ends by itself."""
+    """Background tasks. Without a command: run the tour. It ends by itself."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("windlass").setLevel(logging.WARNING)
     try:
@@ -41,7 +41,7 @@ def main(context: click.Context, url: str | None, file: Path | None) -> None:
 
 
 @main.command()
-@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Of the entries and the vectors.")
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="The folder of entries and vectors.")
 @click.pass_obj
 def process(given: tuple[str | None, Settings], folder: Path) -> None:
     """Process tasks until SIGTERM or SIGINT."""
@@ -52,7 +52,7 @@ def process(given: tuple[str | None, Settings], folder: Path) -> None:
         processor = Processor(app, service.handlers, settings)
 
         def stop(*_: object) -> None:
-            # On a thread of its own: the one that is interrupted here may hold the very lock that `stop` asks for.
+            # In another thread, because the interrupted thread may hold the lock that `stop` needs.
             threading.Thread(target=processor.stop, daemon=True).start()
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,8 +65,8 @@ def process(given: tuple[str | None, Settings], folder: Path) -> None:
 @click.argument("body", default="{}")
 @click.option("--name", help="Makes it a singleton.")
 @click.option("--priority", type=int, default=0, help="Higher first.")
-@click.option("--expires", help="Not to be started any more after this time, such as 1h.")
-@click.option("--max-attempts", type=int, help="A dead letter after so many failures; if not given, never.")
+@click.option("--expires", help="The task is dropped if it was not started within this time, such as 1h.")
+@click.option("--max-attempts", type=int, help="The task becomes a dead letter after so many failures; default: never.")
 @click.pass_obj
 def create(
     given: tuple[str | None, Settings],

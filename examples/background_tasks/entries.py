@@ -1,4 +1,4 @@
-"""The entries of conversations: the service's own data, of which the vector store holds an index."""
+"""The entries of conversations: the service's own data. The vector store has an index of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entries:
             connection.execute("UPDATE entries SET indexed_at = datetime('now') WHERE id = ?", (entry.id,))
 
     def pending(self, limit: int) -> list[Entry]:
-        """Some that are not in the vector store yet, at random: those that fail must not stand before the others."""
+        """Some entries that are not in the vector store yet, at random, so that failing entries do not block others."""
         query = "SELECT id, grouping, text FROM entries WHERE indexed_at IS NULL ORDER BY random() LIMIT ?"
         with closing(self._connect()) as connection:
             return [Entry(*row) for row in connection.execute(query, (limit,))]

@@ -1,4 +1,4 @@
-"""The service: it remembers and evicts at once, and leaves to tasks what the vector store cannot do just now."""
+"""The service: it stores and evicts entries at once. If the vector store is down, tasks do its part later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class MoreToDo(Exception):
-    """Not an error of anybody's: something is left, and the task is to come again."""
+    """Work is left, so the task must run again. It is not a failure."""
 
 
 class MemoryService:
@@ -34,19 +34,19 @@ class MemoryService:
         self.batch_size = batch_size
 
     def remember(self, group: str, text: str) -> Entry:
-        """Keep an entry. Where it cannot be indexed now, one task sees to all of which that is true."""
+        """Store an entry and index it. If that fails, create the one task that indexes all such entries."""
         entry = self.entries.add(group, text)
         if not self._index(entry):
             self.tasks.create(VECTOR_STORE_INDEX_RETRY, name=VECTOR_STORE_INDEX_RETRY)
         return entry
 
     def evict(self, group: str) -> Job:
-        """The vectors of a conversation group are of no more use; when they go does not matter to the caller."""
+        """Delete the vectors of a conversation group, by a task. The caller does not wait for it."""
         return self.tasks.create(VECTOR_STORE_DELETE, {"group": group})
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """What can be done, by type. A new type of task is a line here."""
+        """The handlers by the type of their tasks. A new type of task is one line here."""
         return {VECTOR_STORE_DELETE: self._delete_vectors, VECTOR_STORE_INDEX_RETRY: self._index_pending}
 
     def _delete_vectors(self, body: Mapping[str, Any]) -> None:

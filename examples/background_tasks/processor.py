@@ -1,7 +1,7 @@
-"""The processor: every interval it claims a batch of due tasks, of whatever type, and runs them one after the other.
+"""The processor: every interval it claims a batch of due tasks of all types, and runs them one after the other.
 
-It drives a loop of its own with `app.claim` instead of running a Windlass worker, since a worker claims only the types
-that it has handlers for, and here a task of an unknown type is to fail where it can be seen.
+It has its own loop with `app.claim` and does not run a Windlass worker. A worker claims only the types that it has
+handlers for. Here a task of an unknown type must fail, so that it is visible.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from .settings import Settings
 from .tasks import QUEUE
 
 Handler = Callable[[Mapping[str, Any]], None]
-"""Given a task's body, does it. An exception means: not done, try again later."""
+"""Runs a task with this body. An exception means: try again later."""
 
 log = logging.getLogger(__name__)
 
 
 class UnknownTaskType(LookupError):
-    """Nobody here can do this task. It waits for someone who can, such as the next release."""
+    """There is no handler for this type. The task waits for a release that has one."""
 
 
 class Processor:
-    """One replica. Any number of them share the work; none knows of the others."""
+    """One replica. Any number of replicas share the work."""
 
     def __init__(self, app: Windlass, handlers: Mapping[str, Handler], settings: Settings) -> None:
         self.app, self.handlers, self.settings = app, handlers, settings
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Until `stop`. After a full batch the next follows at once; after any other, in an interval."""
+        """Run batches until `stop`. After a full batch the next one starts at once, otherwise after the interval."""
         while not self._stopping.is_set():
             try:
                 full = self.run_once() == self.settings.batch_size
             except StoreUnavailable as error:
-                log.error("the database does not answer, the next try is in an interval: %s", error)
+                log.error("the database does not answer; trying again after the interval: %s", error)
                 full = False
             if not full:
                 self._stopping.wait(self.settings.processor_interval.total_seconds())
 
     def stop(self) -> None:
-        """Let the current task end, and give back what was claimed with it."""
+        """Stop after the current task, and release the other tasks of its batch."""
         self._stopping.set()
 
     def run_once(self) -> int:
-        """Run one batch: how many were claimed."""
+        """Run one batch. Return the number of claimed tasks."""
         self.app.rescue()
         self.app.expire()
         settings = self.settings
@@ -58,7 +58,7 @@ class Processor:
             try:
                 self._process(attempt)
             except LeaseLost as lost:
-                log.warning("another processor has this task by now: %s", lost)
+                log.warning("another processor has this task now: %s", lost)
         if attempts:
             log.info("processed %d tasks", len(attempts))
         return len(attempts)
@@ -67,7 +67,7 @@ class Processor:
         if self._stopping.is_set():
             attempt.release()
             return
-        attempt.renew()  # The batch may have taken long: start only what is still ours.
+        attempt.renew()  # the batch may have taken long: this fails if another processor has the task now
         try:
             self._execute(attempt)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""How tasks are processed: from a TOML file, then from the environment, and checked before anything starts."""
+"""The settings, from a TOML file and the environment. They are checked at the start."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from windlass.duration import to_timedelta
 
 TABLES = (("tasks",), ("memory-service", "tasks"))
 PREFIXES = ("TASKS_", "MEMORY_SERVICE_TASKS_")
-PROPERTY = "memory-service.tasks."  # as the design names them; some systems give such names to a process as they are
+PROPERTY = "memory-service.tasks."  # the full name of a property; some systems pass such names to a process unchanged
 
 
 class SettingsError(ValueError):
-    """A setting that makes no sense, by its name."""
+    """A setting has a wrong value. The message names the setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`retry-delay` in the file's table `[tasks]`, `TASKS_RETRY_DELAY` in the environment; durations as `"PT10M"` or
-    `"10m"`. The property `memory-service.tasks.retry-delay` is the same one, in the file as in the environment, there
-    also as `MEMORY_SERVICE_TASKS_RETRY_DELAY`."""
+    """A setting has several names: `retry-delay` in the file's table `[tasks]`, `TASKS_RETRY_DELAY` in the environment.
+    In both, `memory-service.tasks.retry-delay` is the same setting. The environment also accepts
+    `MEMORY_SERVICE_TASKS_RETRY_DELAY`. Durations are `"PT10M"` or `"10m"`."""
 
     retry_delay: timedelta = timedelta(minutes=10)
     processor_interval: timedelta = timedelta(minutes=1)
@@ -41,7 +41,7 @@ class Settings:
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str]) -> Settings:
-    """What the environment says counts, then what the file says, then the default."""
+    """Read the settings. The environment overrides the file, and the file overrides the defaults."""
     given = ({} if file is None else _from_file(file)) | _from_environment(environment)
     known = [field.name for field in fields(Settings)]
     unknown = given.keys() - {_shown(name) for name in known}
@@ -74,13 +74,13 @@ def _from_file(file: Path) -> dict[str, Any]:
         for name in path:
             table = table.get(name, {}) if isinstance(table, dict) else None
         if not isinstance(table, dict):
-            raise SettingsError(f"{file}: [{'.'.join(path)}] is a table")
+            raise SettingsError(f"{file}: {'.'.join(path)} is no table; write it as [{'.'.join(path)}]")
         found += [(".".join([*path, name]), name, value) for name, value in table.items()]
     return _each_once(found)
 
 
 def _each_once(found: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
-    """By the setting's name. Two names of one setting must not say two things."""
+    """The values by the setting's name. Two names of one setting with different values are an error."""
     given: dict[str, tuple[str, Any]] = {}
     for source, name, value in found:
         before, other = given.setdefault(name, (source, value))

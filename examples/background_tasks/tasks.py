@@ -1,4 +1,4 @@
-"""Creating and finding tasks. A task is a Windlass job: see the README for what each of its fields stands for."""
+"""Create and find tasks. A task is a Windlass job: the README explains its fields."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ class TaskRepository:
     def create(
         self, type: str, body: Mapping[str, Any] | None = None, *, name: str | None = None, **options: Any
     ) -> Job:
-        """Due now, tried until it succeeds, then gone. With a name it is a singleton: as long as there is one of that
-        name, that one is the answer. Options are those of `app.enqueue`: `priority`, `delay`, `expires`, `connection` …
+        """Create a task. It is due now, retried until it succeeds, and then deleted. With a name it is a singleton: if
+        a task of that name exists, that one is returned. The options are those of `app.enqueue`: `priority`, `delay`,
+        `expires`, `connection` …
 
-        With `max_attempts` the task ends as a dead letter after so many failures. It is then kept for Windlass's usual
-        time, since a task that leaves no trace leaves no dead letter either.
+        With `max_attempts` the task becomes a dead letter after so many failures. Then it is kept for Windlass's usual
+        time, because without retention there would be no dead letter.
         """
         keep = 0 if options.get("max_attempts") is None else "7d"
-        # No backoff of the job's own: the processor says when a failed task is due again, and what a dead processor
-        # held is due as soon as it is found.
+        # The job has no backoff: the processor decides when a failed task is due again, and a rescued task is due at
+        # once.
         unique = None if name is None else Unique(name, scope="app")
         defaults = {"queue": QUEUE, "unique": unique, "max_attempts": None, "backoff": 0, "keep": keep}
         return self.app.enqueue(type, body, **(defaults | options))
 
     def find(self, name: str) -> Job | None:
-        """The task of that name, if there is one: by the index that keeps names unique."""
+        """The task of that name, or None. It uses the index of the unique keys."""
         return next(iter(self.app.list(unique=name, queue=QUEUE)), None)
 
     def waiting(self) -> Iterator[Job]:
-        """Tasks that are not done yet: those that wait for their time, and those that someone has in hand."""
+        """The tasks that are not done yet: pending and running ones."""
         for state in ("pending", "running"):
             cursor: str | None = None
             while True:
@@ -49,7 +50,7 @@ class TaskRepository:
                     break
 
     def counts(self) -> Counter[str]:
-        """How many tasks there are in each state: pending, running, failed (the dead letters) …"""
+        """The number of tasks in each state: pending, running, failed (the dead letters) …"""
         counted: Counter[str] = Counter()
         for tally in self.app.counts().tallies:
             if tally.queue == QUEUE:

@@ -1,4 +1,4 @@
-"""A round through the example: what was promised, and what was counted."""
+"""The tour: each step checks one promise by counting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASKS, REPLICAS, ENTRIES, CLAIMED = 60, 3, 8, 5
 
 @contextmanager
 def replica(url: str, folder: Path, settings: Settings) -> Iterator[tuple[MemoryService, Processor]]:
-    """The service and its processor, as each replica has them."""
+    """One replica: the service and its processor."""
     app = Windlass(url)
     try:
         service = MemoryService(app, folder, settings.batch_size)
@@ -32,7 +32,7 @@ def replica(url: str, folder: Path, settings: Settings) -> Iterator[tuple[Memory
 
 
 def tour(url: str, progress: Progress) -> list[Check]:
-    """Given the address of an empty database, does its round there."""
+    """Run the tour on an empty database with this URL."""
     steps = (share, fail_and_recover, repair_once, outlive_a_crash)
     checks = []
     with tempfile.TemporaryDirectory(prefix="windlass-tasks-") as name:
@@ -44,7 +44,7 @@ def tour(url: str, progress: Progress) -> list[Check]:
 
 
 def share(url: str, folder: Path) -> Check:
-    """Three processors at once, in batches of five."""
+    """Three processors work at once, in batches of five."""
 
     def work() -> None:
         with replica(url, folder, Settings(batch_size=5)) as (_, processor):
@@ -66,7 +66,7 @@ def share(url: str, folder: Path) -> Check:
 
 
 def fail_and_recover(url: str, folder: Path) -> Check:
-    """A group for which the vector store is down, and what becomes of its task in ten minutes."""
+    """The vector store is down for one group. Its task fails, and succeeds ten minutes later."""
     with replica(url, folder, Settings()) as (service, processor):
         service.vectors.fail_for("broken")
         task = service.evict("broken")
@@ -85,7 +85,7 @@ def fail_and_recover(url: str, folder: Path) -> Check:
 
 
 def repair_once(url: str, folder: Path) -> Check:
-    """Entries that could not be indexed: one singleton task for all of them."""
+    """Several entries cannot be indexed. One singleton task repairs all of them."""
     with replica(url, folder, Settings()) as (service, processor):
         service.vectors.fail_for("conversation")
         for number in range(ENTRIES):
@@ -99,7 +99,7 @@ def repair_once(url: str, folder: Path) -> Check:
 
 
 def outlive_a_crash(url: str, folder: Path) -> Check:
-    """A processor that claims a batch and is never heard of again."""
+    """A processor claims a batch and dies. Another one runs it."""
     with replica(url, folder, Settings()) as (service, processor):
         app = service.tasks.app
         groups = [f"orphan {number}" for number in range(CLAIMED)]
@@ -110,7 +110,7 @@ def outlive_a_crash(url: str, folder: Path) -> Check:
         before = len(service.vectors.deletions)
         app.store.clock.move(Settings().stale_claim_timeout)
         processor.run_once()
-        app.store.clock.move(timedelta(seconds=2))  # Windlass spreads what it rescues over two seconds.
+        app.store.clock.move(timedelta(seconds=2))  # rescued jobs are spread over two seconds
         processor.run_once()
         after = len(service.vectors.deletions)
     return Check("tasks of a processor that died, done by another in five minutes", CLAIMED, after - before)

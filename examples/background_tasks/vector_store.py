@@ -1,4 +1,4 @@
-"""A small vector store, in a SQLite file as if it were a server elsewhere. It can be told to fail."""
+"""A small vector store in a SQLite file, as a stand-in for a server. Tests can make it fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIMENSIONS = 32
 
 
 class VectorStoreDown(ConnectionError):
-    """It does not answer. It may, later."""
+    """The vector store does not answer now. It may answer later."""
 
 
 class VectorStore:
@@ -28,21 +28,21 @@ class VectorStore:
             connection.execute("CREATE TABLE IF NOT EXISTS outages (grouping PRIMARY KEY)")
 
     def index(self, group: str, entry: int, text: str) -> None:
-        """Put an entry in; a second time replaces the first."""
+        """Add an entry, or replace it."""
         with closing(self._connect()) as connection, connection:
             _require_up(connection, group)
             vector = json.dumps(embed(text))
             connection.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", (entry, group, vector))
 
     def delete(self, group: str) -> None:
-        """Remove all entries of a group. That it was asked for is kept, as a server would in its log."""
+        """Delete all entries of a group, and record the deletion, as a server does in its log."""
         with closing(self._connect()) as connection, connection:
             _require_up(connection, group)
             connection.execute("DELETE FROM vectors WHERE grouping = ?", (group,))
             connection.execute("INSERT INTO deletions VALUES (?)", (group,))
 
     def nearest(self, text: str) -> int | None:
-        """The entry that is most like this text."""
+        """The entry that is most similar to this text."""
         wanted = embed(text)
         with closing(self._connect()) as connection:
             rows = connection.execute("SELECT entry, vector FROM vectors").fetchall()
@@ -50,18 +50,18 @@ class VectorStore:
         return max(likeness, key=likeness.__getitem__, default=None)
 
     def fail_for(self, group: str) -> None:
-        """From now on nothing works for this group."""
+        """Make all calls for this group fail."""
         with closing(self._connect()) as connection, connection:
             connection.execute("INSERT OR IGNORE INTO outages VALUES (?)", (group,))
 
     def recover(self) -> None:
-        """All works again."""
+        """End all failures."""
         with closing(self._connect()) as connection, connection:
             connection.execute("DELETE FROM outages")
 
     @property
     def deletions(self) -> list[str]:
-        """The groups that were deleted, once for each time."""
+        """The groups of all deletions, in their order."""
         with closing(self._connect()) as connection:
             return [group for (group,) in connection.execute("SELECT grouping FROM deletions ORDER BY rowid")]
 
@@ -70,7 +70,7 @@ class VectorStore:
 
 
 def embed(text: str) -> list[float]:
-    """A vector of length 1 by the words of a text; no model, but alike texts come out alike."""
+    """A vector of length 1 from the words of a text, without a model. Similar texts get similar vectors."""
     vector = [0.0] * DIMENSIONS
     for word in text.lower().split():
         vector[zlib.crc32(word.encode()) % DIMENSIONS] += 1.0

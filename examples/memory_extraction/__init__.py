@@ -1,4 +1,5 @@
-"""What people say in passing, remembered: completions are answered at once, memories are extracted behind their back.
+"""Extract memories from conversations: the API answers at once, and a job extracts the memories later.
 
-`extraction.py` is the system, `web.py` its face; the rest can be exchanged: who extracts, who embeds, where it is kept.
+`extraction.py` is the system, `web.py` its HTTP API. You can replace the other parts: the extractor, the embedder, the
+database.
 """

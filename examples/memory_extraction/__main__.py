@@ -1,4 +1,4 @@
-"""`python -m examples.memory_extraction`: the system at work; `serve` and `worker` run it for good."""
+"""`python -m examples.memory_extraction`: run the tour. `serve` and `worker` run the real system."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .tour import tour
 
 
 @click.group(invoke_without_command=True)
-@click.option("--url", help="Of the database; else $WINDLASS_URL, else a file in a temporary folder (the tour).")
+@click.option("--url", help="The database; else $WINDLASS_URL, else a file in a temporary folder (the tour).")
 @click.pass_context
 def main(context: click.Context, url: str | None) -> None:
-    """Without a command: a short tour on an empty database, which ends by itself."""
+    """Without a command: run a short tour on an empty database. It ends by itself."""
     if context.invoked_subcommand is not None:
         environment = os.environ | ({"WINDLASS_URL": url} if url else {})
         try:
@@ -37,7 +37,7 @@ def main(context: click.Context, url: str | None) -> None:
 @click.option("--port", default=8000, show_default=True)
 @click.pass_obj
 def serve(memory: MemoryExtraction, host: str, port: int) -> None:
-    """The API."""
+    """Serve the API."""
     import uvicorn
 
     from .web import create_web
@@ -50,17 +50,17 @@ def serve(memory: MemoryExtraction, host: str, port: int) -> None:
 
 
 @main.command()
-@click.option("--until-idle", is_flag=True, help="End when nothing is due.")
+@click.option("--until-idle", is_flag=True, help="End when no job is due.")
 @click.pass_obj
 def worker(memory: MemoryExtraction, until_idle: bool) -> None:
-    """Extract what is enqueued, until stopped."""
+    """Run a worker that extracts memories, until it is stopped."""
     memory.app.run_worker(until_idle=until_idle, **memory.worker_options())
 
 
 @main.command()
 @click.pass_obj
 def batch(memory: MemoryExtraction) -> None:
-    """Extract one batch and end: for cron."""
+    """Process one batch and end, for use with cron."""
 
     async def once() -> int:
         try:

@@ -1,7 +1,7 @@
-"""The queue for those who drive their own loop: claim a batch, and say of each claim what came of it.
+"""The pull interface: claim a batch, and settle each claim in your own loop.
 
-Each function takes the claim and not the job's id: a claim that was given up meanwhile changes nothing any more, and
-`LeaseLost` says so. Windlass's own worker does all this by itself; a cron job that works off one batch is `run_batch`.
+Each function takes the claim, not the job's id. A claim that was lost changes nothing and raises `LeaseLost`.
+Windlass's worker does all this by itself. `run_batch` is for a cron job that processes one batch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from .extractors import Transaction
 
 
 async def claim_batch(app: Windlass, now: datetime | None = None, limit: int = 10) -> list[Attempt]:
-    """Up to `limit` jobs that are due, of all tenants: by their next run, then by their creation.
+    """Claim up to `limit` due jobs of all tenants, ordered by their next run, then by their creation.
 
-    What is due is the database's to say, since clocks differ; an earlier `now` leaves out what came due after it.
+    The database's clock decides which jobs are due, because clocks differ. With an earlier `now`, jobs that became due
+    after it are left out.
     """
     claims = await app.aclaim(limit, queues=[QUEUE], lease=None)
     early = [claim for claim in claims if now is not None and claim.job.run_at > now]
@@ -35,36 +36,36 @@ async def mark_complete(claim: Attempt) -> None:
 
 
 async def mark_failed(claim: Attempt, error: BaseException | str) -> None:
-    """For good, whatever attempts are left."""
+    """Fail the job, even if attempts are left."""
     await claim.afail(error)
 
 
 async def requeue(claim: Attempt, next_run_at: datetime | None, error: BaseException | str = "") -> None:
-    """Pending again, and not before that moment; None leaves it to the error, or to the job's backoff. What has no
-    attempt left has failed."""
+    """Make the job pending until `next_run_at`. With None the error or the job's backoff decides the time. A job
+    without attempts left fails."""
     await claim.aretry(error, at=next_run_at)
 
 
 async def recover_stale(app: Windlass, stale_before: datetime) -> int:
-    """Give back what was claimed by workers that were last heard of before that moment: how many jobs."""
+    """Rescue the jobs of workers that last renewed their leases before this time. Return their number."""
     return await app.arescue(stale_before)
 
 
 async def run_batch(memory: MemoryExtraction) -> int:
-    """One batch, all its jobs at once: how many there were."""
+    """Process one batch, with all its jobs at once. Return their number."""
     claims = await claim_batch(memory.app, limit=memory.settings.batch_size)
     await asyncio.gather(*(_run(memory, claim) for claim in claims))
     return len(claims)
 
 
 async def extract(memory: MemoryExtraction, claim: Attempt) -> None:
-    """What the worker's handler does, with a claim of one's own."""
+    """Process one claim, as the worker's handler does."""
     transaction = msgspec.convert(claim.job.input["transaction"], Transaction)
     await memory.process(claim, claim.job.input["user"], transaction)
 
 
 async def _run(memory: MemoryExtraction, claim: Attempt) -> None:
-    with suppress(LeaseLost):  # another has it by now
+    with suppress(LeaseLost):  # another worker has the job now
         try:
             await extract(memory, claim)
         except LeaseLost:

@@ -1,7 +1,7 @@
-"""Extractor and embedder behind any endpoint that speaks OpenAI's protocol. Needs httpx.
+"""An extractor and an embedder that call an endpoint with OpenAI's protocol. They need httpx.
 
-An endpoint that is busy or gone is Windlass's business: `Retry` says when it wants to be asked again, and else the
-job's backoff does. An answer that cannot be used is a failure that says what came.
+If an endpoint is busy or down, the job is retried: after the endpoint's Retry-After, or by the job's backoff. If an
+answer cannot be used, the job fails, and its error shows the answer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .extractors import Kind, Memory, Transaction
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 BUSY = {408, 425, 429}
-LONGEST_WAIT_SECONDS = 3600.0  # whatever Retry-After says
+LONGEST_WAIT_SECONDS = 3600.0  # the limit of a longer Retry-After
 INSTRUCTIONS = """\
-You are given one exchange between a user and an assistant. List what is worth remembering about the user: facts,
+You are given one exchange between a user and an assistant. List everything worth remembering about the user: facts,
 preferences, and standing instructions, each as one short sentence. Answer with JSON only, in this form:
 {"memories": [{"kind": "fact" | "preference" | "instruction", "text": "..."}]}
 An empty list is a good answer."""
@@ -42,7 +42,7 @@ class Chat(msgspec.Struct):
 
 class FoundMemory(msgspec.Struct):
     kind: Kind
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=2000, pattern=r"^[^\x00]*\Z")]  # no database takes NUL
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=2000, pattern=r"^[^\x00]*\Z")]  # databases refuse NUL
 
 
 class Found(msgspec.Struct):
@@ -59,7 +59,7 @@ class Embeddings(msgspec.Struct):
 
 
 class Endpoint:
-    """Posts JSON and reads an answer of a known shape."""
+    """Posts JSON, and reads the answer as a struct."""
 
     def __init__(self, url: str, key: str = "", timeout_seconds: float = 30.0) -> None:
         self.url, self.timeout_seconds = url.rstrip("/"), timeout_seconds
@@ -73,7 +73,7 @@ class Endpoint:
         except httpx.HTTPError as error:
             raise Retry(f"{where} cannot be reached: {type(error).__name__} {error}") from error
         if response.status_code in BUSY or response.status_code >= 500:
-            raise Retry(f"{where} answered {response.status_code}", after=_wished_wait(response))
+            raise Retry(f"{where} answered {response.status_code}", after=_retry_after(response))
         if response.status_code != 200:
             raise Fail(f"{where} answered {response.status_code}: {response.text[:200]!r}")
         return read(response.content, shape, where)
@@ -86,10 +86,10 @@ def read(content: bytes | str, shape: type[Answer], where: str) -> Answer:
         raise Fail(f"{where} gave an answer that cannot be used ({error}): {content[:200]!r}") from None
 
 
-def _wished_wait(response: httpx.Response) -> float | None:
-    """Seconds, as far as the header has some; None leaves it to the job's backoff."""
-    wish = response.headers.get("Retry-After", "")
-    return min(float(wish), LONGEST_WAIT_SECONDS) if wish.isascii() and wish.isdecimal() else None
+def _retry_after(response: httpx.Response) -> float | None:
+    """The seconds of the header Retry-After. None means: use the job's backoff."""
+    header = response.headers.get("Retry-After", "")
+    return min(float(header), LONGEST_WAIT_SECONDS) if header.isascii() and header.isdecimal() else None
 
 
 class EndpointExtractor:
@@ -116,7 +116,7 @@ class EndpointEmbedder:
         answer = await self.endpoint.post("/embeddings", body, Embeddings)
         vectors = [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
         if [len(vector) for vector in vectors] != [self.dimensions] * len(texts):
-            raise Fail(f"{self.endpoint.url}: not {len(texts)} vectors of {self.dimensions} numbers, as was asked for")
+            raise Fail(f"{self.endpoint.url} did not return {len(texts)} vectors of {self.dimensions} numbers")
         try:
             return [normalised(vector) for vector in vectors]
         except ValueError as error:

@@ -1,6 +1,6 @@
-"""The system: a job for each completion, and what a worker does with it.
+"""The system: it enqueues a job for each completion, and its handler extracts the memories.
 
-All that is said here about queueing is four lines long: a unique key, a tenant, a lease, a transaction.
+The queue needs four lines here: a unique key, a tenant, a lease and a transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUEUE = "memory-extraction"
 
 
 class MemoryExtraction:
-    """Enqueue, extract, search. The API and the workers each have one, on the same database."""
+    """Enqueue, extract, search. The API and each worker have their own object, on the same database."""
 
     def __init__(
         self, settings: Settings, *, extractor: Extractor | None = None, embedder: Embedder | None = None
@@ -37,7 +37,7 @@ class MemoryExtraction:
         self.task = extract_memories
 
     def prepare(self) -> None:
-        """The tables, before anything else is done."""
+        """Create the tables. Call it first."""
         self.app.migrate()
         self.memories.prepare()
 
@@ -46,14 +46,14 @@ class MemoryExtraction:
         await self.app.aclose()
 
     async def enqueue(self, tenant: str, user: str, transaction: Transaction, request_id: str) -> Job:
-        """One job for this request of this tenant, however often it is sent, and for ever."""
+        """Enqueue a job for this request of this tenant. A request that is sent again makes no second job, ever."""
         if not tenant:
-            raise InvalidInput("a memory belongs to a tenant")
+            raise InvalidInput("the tenant is empty; give the tenant that the memories belong to")
         once = self.task.using(tenant=tenant, unique=Unique(request_id, until="forever"))
         return await once.aenqueue(user, transaction)
 
     async def process(self, attempt: Attempt, user: str, transaction: Transaction) -> None:
-        """What one claim is worth. Slow work comes first; then memories and completion are written together."""
+        """Process one claim. The slow work comes first. Then one transaction writes memories and completion."""
         found = await self.extractor.extract(transaction)
         vectors = await self.embedder.embed([memory.text for memory in found]) if found else []
         async with attempt.transaction() as connection:
@@ -61,7 +61,7 @@ class MemoryExtraction:
             attempt.complete()
 
     def worker_options(self) -> dict[str, Any]:
-        """Of `app.run_worker`: hints wake it, the poll is for those that were lost."""
+        """The options of `app.run_worker`. Notifications wake it; it polls because one may be lost."""
         settings = self.settings
         return {"queues": [QUEUE], "concurrency": settings.batch_size, "poll_interval": settings.poll_seconds}
 

@@ -1,4 +1,5 @@
-"""Who finds the memories in a conversation. The rules here need nothing; `endpoints.py` asks a model."""
+"""Extractors find the memories in a conversation. This one has rules and needs no network; `endpoints.py` asks a
+model."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ Kind = Literal["fact", "preference", "instruction"]
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One completion, as it went over the wire: what was asked, and what was answered."""
+    """One completion: the prompt of the user and the answer of the model."""
 
     prompt: str
     completion: str
@@ -19,7 +20,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One thing worth knowing next time."""
+    """One statement about the user to remember."""
 
     kind: Kind
     text: str
@@ -27,11 +28,11 @@ class Memory:
 
 class Extractor(Protocol):
     async def extract(self, transaction: Transaction) -> list[Memory]:
-        """What is worth keeping. Raise `Fail` where another try is useless, anything else to be tried again."""
+        """Return the memories to keep. Raise `Fail` if a retry is useless, any other exception for a retry."""
         ...
 
 
-# The first that matches decides: "please always tell me what I like" is an instruction.
+# The first match decides: "please always tell me what I like" is an instruction.
 RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("instruction", re.compile(r"^(please )?(always|never|do not|don't|from now on|remember to|call me)\b", re.I)),
     ("preference", re.compile(r"\b(I|we) (really |much )?(prefer|like|love|enjoy|hate|dislike|avoid)\b", re.I)),
@@ -42,7 +43,7 @@ LONGEST_SENTENCE = 500
 
 
 class RuleExtractor:
-    """Sentence by sentence, by a few patterns: the same text gives the same memories, with no network."""
+    """Checks each sentence with a few patterns. The same text gives the same memories."""
 
     async def extract(self, transaction: Transaction) -> list[Memory]:
         found: dict[str, Memory] = {}

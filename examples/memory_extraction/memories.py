@@ -1,7 +1,7 @@
-"""Where memories are kept: beside the queue, in its database, so that one transaction writes both.
+"""The memories, in the queue's database, so that one transaction writes both.
 
-`add` writes on the connection of `attempt.transaction()`. `search` reads for one tenant, nearest first, and is exact:
-pgvector compares all of the tenant's rows, and so does Python where there is no pgvector.
+`add` writes on the connection of `attempt.transaction()`. `search` reads one tenant's memories, nearest first. It is
+exact: pgvector compares all rows of the tenant. Without pgvector, Python does.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Hit:
 
 class Memories(Protocol):
     def prepare(self) -> None:
-        """Make the table, where there is none yet; `SettingsError` where the one that is there has other vectors."""
+        """Create the table if it does not exist. `SettingsError` if the existing one has vectors of another size."""
         ...
 
     async def add(self, connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
-        """In a transaction that somebody else commits."""
+        """Write the memories. The caller commits the transaction."""
         ...
 
     def search(self, tenant: str, vector: Vector, *, user: str | None = None, limit: int = 10) -> list[Hit]:
-        """What lies nearest, of this tenant only (and of one of its users, if one is named)."""
+        """The nearest memories of this tenant only, or of one of its users."""
         ...
 
     def close(self) -> None: ...
@@ -58,11 +58,11 @@ def open_memories(url: str, dimensions: int) -> Memories:
 
 def check_dimensions(wanted: int, there: int | None) -> None:
     if there not in (None, wanted):
-        raise SettingsError(f"MEMORY_DIMENSIONS is {wanted}, but the memories in this database have {there}")
+        raise SettingsError(f"MEMORY_DIMENSIONS is {wanted}, but the memories in this database have {there}; set that")
 
 
 def nearest(rows: Iterable[tuple[str, str, str, Sequence[float]]], vector: Vector, limit: int) -> list[Hit]:
-    """Vectors have length one: the cosine is the dot product."""
+    """The nearest rows. All vectors have length one, so the cosine is the dot product."""
     hits = (
         Hit(kind, text, user, sum(a * b for a, b in zip(vector, other, strict=True)))
         for kind, text, user, other in rows
@@ -106,8 +106,8 @@ class SqliteMemories:
 
 
 class PostgresMemories:
-    """pgvector. A vector goes in as text and is cast, so that no driver has to know the type. A search opens a
-    connection of its own: where there are many, put a pool there."""
+    """Memories in pgvector. A vector is sent as text and cast, so that the driver need not know the type. Each search
+    opens a connection: use a connection pool if you search often."""
 
     def __init__(self, url: str, dimensions: int) -> None:
         import psycopg
@@ -116,7 +116,7 @@ class PostgresMemories:
 
     def prepare(self) -> None:
         with self.psycopg.connect(self.url) as connection:
-            # API and worker may start at the same moment, and IF NOT EXISTS is no lock.
+            # API and worker may start at the same moment, and IF NOT EXISTS takes no lock.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('memories'))")
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             connection.execute(

@@ -1,4 +1,4 @@
-"""What can be set, from the environment: `MEMORY_BATCH_SIZE=20` and so on. What makes no sense is refused at start."""
+"""The settings, from the environment: `MEMORY_BATCH_SIZE=20` and so on. A wrong value is an error at the start."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ PREFIX = "MEMORY_"
 
 
 class SettingsError(ValueError):
-    """A setting that makes no sense; the message names it."""
+    """A setting has a wrong value. The message names the setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     url: str = "sqlite:///memories.db"
-    """Of the database, which has the queue and the memories: `WINDLASS_URL`."""
+    """The database of the queue and the memories: `WINDLASS_URL`."""
     tenants: str = field(default="", repr=False)
-    """Who may ask, and by which token: `acme=token,globex=token`."""
+    """The tenants and their tokens: `acme=token,globex=token`."""
     batch_size: int = 10
-    """Jobs that a worker has at once."""
+    """The most jobs that a worker runs at once."""
     poll_seconds: float = 5.0
-    """How often a worker looks when no hint comes."""
+    """The time between a worker's polls when no notification comes."""
     lease_seconds: float = 60.0
-    """How long a worker that is silent keeps its jobs."""
+    """The lease: a worker that is silent for longer loses its jobs."""
     dimensions: int = 512
-    """Of an embedding."""
+    """The number of dimensions of an embedding."""
     extractor_url: str = ""
-    """Of an endpoint that speaks OpenAI's protocol, up to and with /v1; empty: rules, and no network."""
+    """An endpoint with OpenAI's protocol, up to and including /v1. Empty: rules, and no network."""
     extractor_model: str = ""
     embedder_url: str = ""
-    """The same for embeddings; empty: hashed words."""
+    """The same for embeddings. Empty: hashed words."""
     embedder_model: str = ""
     endpoint_key: str = field(default="", repr=False)
 
@@ -47,16 +47,18 @@ class Settings:
         for name in ("extractor", "embedder"):
             _check_endpoint(name, getattr(self, f"{name}_url"), getattr(self, f"{name}_model"))
         if not re.fullmatch(r"[!-~]*", self.endpoint_key):
-            raise SettingsError(f"{PREFIX}ENDPOINT_KEY has visible ASCII characters only")
+            raise SettingsError(f"{PREFIX}ENDPOINT_KEY has other than visible ASCII characters; remove them")
         self.tenants_by_token()
 
     def _check_url(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("sqlite", "postgresql", "postgres", "mongodb", "mongodb+srv"):
-            raise SettingsError("WINDLASS_URL begins with sqlite:///, postgresql:// or mongodb://")
+            raise SettingsError(
+                f"WINDLASS_URL begins with sqlite:///, postgresql:// or mongodb://, not with {parts.scheme!r}"
+            )
         if parts.scheme == "sqlite" and len(parts.path) < 2:
             raise SettingsError(
-                "WINDLASS_URL names a file, sqlite:///memories.db: API and worker have to meet somewhere"
+                "WINDLASS_URL names no file, and API and worker share one: give it as in sqlite:///memories.db"
             )
 
     def tenants_by_token(self) -> dict[str, str]:
@@ -67,10 +69,10 @@ class Settings:
             if not re.fullmatch(r"[\w.-]{1,100}", tenant) or not re.fullmatch(r"[!-~]{8,200}", token):
                 raise SettingsError(
                     f"{PREFIX}TENANTS is name=token,name=token, a token having 8 to 200 visible characters; "
-                    f"the entry of {tenant[:100]!r} is not so"
+                    f"correct the entry of {tenant[:100]!r}"
                 )
             if token in found:
-                raise SettingsError(f"{PREFIX}TENANTS: {found[token]} and {tenant} have the same token")
+                raise SettingsError(f"{PREFIX}TENANTS: {found[token]} and {tenant} have the same token; change one")
             found[token] = tenant
         return found
 
@@ -101,7 +103,7 @@ def _check_endpoint(name: str, url: str, model: str) -> None:
     variable = f"{PREFIX}{name.upper()}"
     if not url:
         if model:
-            raise SettingsError(f"{variable}_MODEL without {variable}_URL: who has that model?")
+            raise SettingsError(f"{variable}_MODEL is given without {variable}_URL: give the endpoint of the model")
         return
     try:
         parts = urlsplit(url)
@@ -111,6 +113,8 @@ def _check_endpoint(name: str, url: str, model: str) -> None:
     except ValueError:
         right = False
     if not right or not re.fullmatch(r"[!-~]+", url):
-        raise SettingsError(f"{variable}_URL is http://host/v1 or https://host/v1, a key being a setting of its own")
+        raise SettingsError(
+            f"{variable}_URL is http://host/v1 or https://host/v1, without a key; put the key into {PREFIX}ENDPOINT_KEY"
+        )
     if not model:
-        raise SettingsError(f"{variable}_URL needs {variable}_MODEL: which model should it use?")
+        raise SettingsError(f"{variable}_URL is given without {variable}_MODEL: give the name of the model")

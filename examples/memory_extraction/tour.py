@@ -1,4 +1,4 @@
-"""A round through the system: requests sent twice, a worker that stalls and comes back, a search by another tenant."""
+"""The tour: requests that are sent twice, a worker that stalls and returns, a search by another tenant."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .settings import Settings
 
 TENANTS = ("acme", "globex")
 PROMPTS = (
-    "I live in Lisbon. What is the weather like?",
+    "I live in Lisbon. How is the weather?",
     "I prefer green tea to coffee. Never suggest coffee!",
     "My sister is called Mia. She visits on Friday.",
     "Please always answer in metric units. How far is the sea?",
     "How are you today?",
 )
-MEMORIES = 5  # in these prompts
+MEMORIES = 5  # the number of memories in these prompts
 
 
 def tour(url: str, progress: Progress) -> list[Check]:
@@ -36,14 +36,14 @@ async def _tour(memory: MemoryExtraction, progress: Progress) -> list[Check]:
         stalled = await claim_batch(memory.app, limit=4)
         await recover_stale(memory.app, stale_before=datetime.now(UTC) + timedelta(minutes=1))
         for claim in stalled:
-            await memory.app.arun_now(claim.job.id)  # as if its backoff were over
+            await memory.app.arun_now(claim.job.id)  # do not wait for its backoff
         await _work(memory, progress, steps)
         refused = [await _is_refused(memory, claim) for claim in stalled]
         stored = [len(await memory.search(tenant, "anything", limit=100)) for tenant in TENANTS]
         (best,) = await memory.search("acme", "tea or coffee?", limit=1)
         return [
             Check("jobs for twice as many requests: each was sent twice", steps, enqueued),
-            Check("late answers refused of a worker that was given up", len(stalled), sum(refused)),
+            Check("late answers of a stalled worker that were refused", len(stalled), sum(refused)),
             Check("memories stored, once each, of two tenants", [MEMORIES] * len(TENANTS), stored),
             Check("nearest to 'tea or coffee?'", "I prefer green tea to coffee", best.text),
         ]
@@ -52,7 +52,7 @@ async def _tour(memory: MemoryExtraction, progress: Progress) -> list[Check]:
 
 
 async def _ask(memory: MemoryExtraction) -> int:
-    """How many jobs came of it."""
+    """Send each request twice. Return the number of jobs."""
     jobs = set()
     for tenant in TENANTS:
         for number, prompt in enumerate(PROMPTS):
@@ -70,7 +70,7 @@ async def _work(memory: MemoryExtraction, progress: Progress, steps: int) -> Non
 
 
 async def _is_refused(memory: MemoryExtraction, claim: Attempt) -> bool:
-    """It comes back and writes what it has found, as if nothing had happened."""
+    """The stalled worker returns and tries to write its memories. Return whether that is refused."""
     try:
         await extract(memory, claim)
     except LeaseLost:

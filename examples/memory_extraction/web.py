@@ -1,6 +1,6 @@
-"""The face: an endpoint for completions that answers at once, and one to search what was remembered. Needs starlette.
+"""The HTTP API: one endpoint for completions, which answers at once, and one to search memories. It needs starlette.
 
-A token says who the tenant is; nothing in a request can name another one.
+The token decides the tenant. No other part of a request can name a tenant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Complete = Callable[[str], Awaitable[str]]
 
 
 class CompletionRequest(msgspec.Struct):
-    """As OpenAI's clients send it; what else they say is of no use here."""
+    """A request as OpenAI's clients send it. Other fields are ignored."""
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     user: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -45,21 +45,22 @@ class CompletionRequest(msgspec.Struct):
 
 
 async def echo(prompt: str) -> str:
-    """Stands where the real model is called."""
+    """A stand-in for the real model."""
     return f"You said {len(prompt.split())} words."
 
 
 def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette:
     tenants = {token.encode(): tenant for token, tenant in memory.settings.tenants_by_token().items()}
     if not tenants:
-        raise SettingsError("MEMORY_TENANTS is empty: nobody could ask for anything")
+        raise SettingsError("MEMORY_TENANTS is empty, so all requests would be refused; give name=token,name=token")
 
     def tenant_of(request: Request) -> str:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         for token, tenant in tenants.items():
             if scheme.lower() == "bearer" and hmac.compare_digest(token, given.strip().encode()):
                 return tenant
-        raise HTTPException(401, "send the token of a tenant: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
+        detail = "the token is missing or not known; send the token of a tenant: Authorization: Bearer …"
+        raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
 
     async def completions(request: Request) -> Response:
         tenant, request_id = tenant_of(request), request_id_of(request)
@@ -79,7 +80,7 @@ def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette
         tenant = tenant_of(request)
         text, user = text_parameter(request, "q"), text_parameter(request, "user")
         if text is None:
-            raise HTTPException(400, "q is missing: what should be looked for?")
+            raise HTTPException(400, "q is missing; give the text to search for")
         hits = await memory.search(tenant, text, user=user, limit=limit_parameter(request))
         return JSONResponse({"memories": [asdict(hit) for hit in hits]})
 
@@ -100,7 +101,7 @@ def create_web(memory: MemoryExtraction, complete: Complete = echo) -> Starlette
 
 
 def request_id_of(request: Request) -> str:
-    """The caller's own, so that a request that is sent again is known; else a new one."""
+    """The id that the caller gave, so that a request that is sent again is recognised. Otherwise a new id."""
     given = request.headers.get("x-request-id")
     if given is None:
         return str(uuid4())
@@ -114,7 +115,7 @@ async def read_body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > LARGEST_BODY:
-            raise HTTPException(413, f"a request has at most {LARGEST_BODY} bytes")
+            raise HTTPException(413, f"the body is too large; send at most {LARGEST_BODY} bytes")
     return bytes(body)
 
 
@@ -140,7 +141,7 @@ def limit_parameter(request: Request) -> int:
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """As RFC 9457 has it."""
+    """An answer with a problem document (RFC 9457)."""
     content = {"status": status, "title": HTTPStatus(status).phrase, "detail": detail}
     return JSONResponse(content, status, headers, media_type="application/problem+json")
 
@@ -148,8 +149,8 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 HANDLERS: dict[Any, Callable[[Request, Any], Response]] = {
     HTTPException: lambda request, error: problem(error.status_code, error.detail, error.headers),
     InvalidInput: lambda request, error: problem(400, str(error)),
-    StoreUnavailable: lambda request, error: problem(503, "the database cannot be reached; ask again"),
+    StoreUnavailable: lambda request, error: problem(503, "the database cannot be reached; try again later"),
     Retry: lambda request, error: problem(503, str(error)),
     Fail: lambda request, error: problem(502, str(error)),
-    Exception: lambda request, error: problem(500, "something broke here, through no fault of yours"),
+    Exception: lambda request, error: problem(500, "an unexpected error in the server; see its log"),
 }

@@ -1,1 +1,1 @@
-"""A shop's orders, from the shelf to the parcel: chains that branch, loop and wait for each other, with exact books."""
+"""The orders of a shop: chains that branch, loop and wait for each other, with an exact ledger."""

@@ -1,4 +1,4 @@
-"""`python -m examples.order_pipeline`: the round of tour.py, told on the terminal."""
+"""`python -m examples.order_pipeline`: run the tour and print its checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tour import tour
 @click.command()
 @click.option("--url", help="An empty database; a SQLite file in a temporary folder if not given.")
 def main(url: str | None) -> None:
-    """Take ten orders through the pipeline, and show that the books are exact."""
+    """Process ten orders, and check that the ledger is exact."""
     show(tour, url)
 
 

@@ -1,4 +1,4 @@
-"""Whoever takes the money: somewhere else, slow, closed at times."""
+"""The bank: a remote service that is slow, and closed at times."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ class Closed(Exception):
 
 class Bank(Protocol):
     async def charge(self, key: str, cents: int, card: str) -> bool:
-        """Whether the card was good for it. Asked again with the same key, it answers the same and takes nothing."""
+        """Charge the card. Return whether it was accepted. The key is an idempotency key: a second call with it returns
+        the same answer and charges nothing."""
 
 
 class PlayBank:
-    """The card `good` is always good, `slow to clear` at the third try, any other never."""
+    """A bank for tests. It accepts the card `good` always, `slow to clear` at the third try, any other never."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,6 +1,6 @@
-"""The shop's own tables (or collections) beside the queue: what is on the shelves, and a ledger of what was done.
+"""The shop's own tables (or collections) in the queue's database: the stock, and a ledger.
 
-The ledger has no key that would keep an entry from being there twice: that it never is, is the transaction's doing.
+The ledger has no unique key. Only the transaction makes sure that no entry is written twice.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 Entry = tuple[str, str, int]
-"""Order, what was done, how much."""
+"""The order, the action, the amount."""
 Taken = Literal["taken", "too few", "unknown"]
 
 
 class Books(Protocol):
-    """The first three write on the connection that `attempt.transaction()` gives."""
+    """`take`, `put` and `enter` write on the connection of `attempt.transaction()`."""
 
     async def take(self, connection: Any, article: str, quantity: int) -> Taken: ...
 
@@ -25,10 +25,10 @@ class Books(Protocol):
     async def enter(self, connection: Any, order: str, what: str, amount: int) -> None: ...
 
     def open(self, stock: Mapping[str, int]) -> None:
-        """Before the first order: make the tables, fill the shelves."""
+        """Create the tables and fill the stock. Call it before the first order."""
 
     def entries(self) -> list[Entry]:
-        """The ledger, in order of its text."""
+        """The entries of the ledger, sorted."""
 
     def stock(self) -> dict[str, int]: ...
 
@@ -87,7 +87,7 @@ class SqliteBooks:
 
 
 class PostgresBooks(SqliteBooks):
-    """The same statements, with another mark for values."""
+    """The same statements, with another placeholder for values."""
 
     mark = "%s"
 

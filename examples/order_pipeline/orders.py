@@ -1,4 +1,4 @@
-"""What goes through the pipeline: plain values."""
+"""The values of the pipeline: orders, outcomes, settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the shop has decided."""
+    """The rules of the shop."""
 
     approval_from_cents: int = 100_000
     payment_tries: int = 3
@@ -38,7 +38,7 @@ class Settings:
         if self.approval_from_cents < 1:
             raise ValueError(f"approval_from_cents is 1 (every order) or more, not {self.approval_from_cents}")
         if self.payment_tries < 1:
-            raise ValueError(f"payment_tries is 1 or more, or nobody could ever pay; not {self.payment_tries}")
+            raise ValueError(f"payment_tries is 1 or more, not {self.payment_tries}: no order could be paid")
         for name in ("payment_pause_seconds", "stock_pause_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is 0 (at once) or more, not {getattr(self, name)}")

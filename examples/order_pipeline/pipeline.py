@@ -1,4 +1,4 @@
-"""The pipeline: what happens to an order, step by step.
+"""The pipeline: the steps of an order.
 
 place ─┬─ refused
        ├─ wait_for_stock ── back to place
@@ -23,12 +23,12 @@ from .orders import Order, Outcome, Settings
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-APPROVAL = "approve"  # no function has this name, so no worker takes it: a person completes it
-PATIENT = Exponential(base="10s", cap="5m", jitter=False)  # and for ever: an order is not given up
+APPROVAL = "approve"  # there is no task of this name, so no worker claims it: a person completes it
+PATIENT = Exponential(base="10s", cap="5m", jitter=False)  # with max_attempts=None: an order is never given up
 
 
 class Pipeline:
-    """The steps are tasks of `app`; run them with any worker of it."""
+    """The steps are tasks of `app`. Any worker of the app runs them."""
 
     def __init__(self, url: str | None = None, bank: Bank | None = None, settings: Settings | None = None) -> None:
         self.app = app = Windlass(url)
@@ -43,35 +43,36 @@ class Pipeline:
         self.reorder = app.task("reorder", max_attempts=None, backoff=PATIENT)(self._reorder)
         self.goods_in = app.task("goods_in", max_attempts=None, backoff=PATIENT)(self._goods_in)
         self.stocktake = app.task("stocktake", max_attempts=None, backoff=PATIENT)(self._stocktake)
-        app.middleware(self._say_why)
+        app.middleware(self._log_stop)
 
-    # What the shop does
+    # The operations of the shop
 
     async def order(self, order: Order, connection: Any = None) -> Job:
-        """Take an order, once for its number, in the caller's transaction if there is one. `await job.aresult()` is
-        its `Outcome`."""
+        """Enqueue an order, once for its number, in the caller's transaction if one is given. `await job.aresult()`
+        returns its `Outcome`."""
         once = Unique(f"order {order.number}", until="forever")
         place = self.place.using(unique=once, tenant=order.customer)
         return await (place if connection is None else place.using(connection=connection)).aenqueue(order)
 
     async def approvals(self) -> list[Job]:
-        """The large orders that somebody has to look at."""
+        """The large orders that wait for an approval."""
         return list(await self.app.alist(type=APPROVAL, state="pending"))
 
     async def decide(self, approval: UUID, granted: bool) -> None:
         await self.app.acomplete(approval, granted)
 
     async def forget(self, customer: str) -> int:
-        """Delete all jobs of a customer, whatever waits for whatever, save those of a chain that is running."""
+        """Delete all jobs of a customer, even if they wait for each other, but not those of a running chain."""
         return await self.app.adelete_many(tenant=customer)
 
     async def count(self, article: str) -> Job:
-        """Count what is on the shelf. As long as a count of that article is not finished, that one is the answer."""
+        """Count the stock of an article. While a count of that article is not finished, that job is returned."""
         once = Unique(f"count {article}", until="finished")
         return await self.stocktake.using(unique=once).aenqueue(article)
 
-    async def _say_why(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        """A step that lost its lease is stopped: its job was taken by another, is not found, or is already finished."""
+    async def _log_stop(self, attempt: Attempt, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        """Log why a step was stopped. After a lost lease the reason is: taken by another, not found, or already
+        finished."""
         try:
             return await call_next()
         except asyncio.CancelledError:
@@ -98,8 +99,8 @@ class Pipeline:
         return None
 
     async def _fulfilment(self, order: Order) -> Call:
-        """Payment and picking, side by side, and the shipping that waits for both. In the block of `place`: all of
-        these jobs are there, or none."""
+        """Enqueue payment and picking, in parallel, and return the shipping, which waits for both. This runs in the
+        block of `place`, so all of these jobs are created, or none."""
         needed = order.cents >= self.settings.approval_from_cents
         details = {"order": order.number, "cents": order.cents}
         approval = [await self.app.aenqueue(APPROVAL, details, tenant=order.customer)] if needed else []
@@ -113,7 +114,7 @@ class Pipeline:
     async def _charge(self, attempt: Attempt, order: Order, tries: int = 1) -> bool | Continue | None:
         if False in attempt.blockers:
             return False
-        try:  # outside of the transaction, however long it takes: the lease is renewed meanwhile
+        try:  # outside of the transaction: it may take long, and the worker renews the lease
             good = await self.bank.charge(f"{order.number}/{tries}", order.cents, order.card)
         except Closed as closed:
             raise Retry("the bank is closed", at=closed.until) from closed
@@ -146,7 +147,7 @@ class Pipeline:
     async def _goods_in(self, attempt: Attempt, article: str, quantity: int) -> None:
         async with attempt.transaction() as connection:
             await self.books.put(connection, article, quantity)
-        await self.app.arun_now_many(type="wait_for_stock")  # if this gets lost, they look again by themselves
+        await self.app.arun_now_many(type="wait_for_stock")  # if this is lost, these jobs run later by themselves
 
     async def _stocktake(self, article: str) -> int:
         return (await asyncio.to_thread(self.books.stock)).get(article, 0)

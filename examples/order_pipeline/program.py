@@ -1,4 +1,4 @@
-"""For the shell: `windlass worker examples.order_pipeline.program:app`, on the database that $WINDLASS_URL names."""
+"""The app for the shell: `windlass worker examples.order_pipeline.program:app`, on the database in $WINDLASS_URL."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One round: ten orders, of which some are large, some are paid late or never, one waits for the shelf to be filled,
-and some are in the hands of a worker that dies."""
+"""The tour: ten orders. Some are large, some are paid late or never, one waits for stock, and some are claimed by a
+worker that dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAMPS = 30
 
 
 async def _decide(pipeline: Pipeline) -> None:
-    """A person who grants what is not too large, and looks until there is nothing more to look at."""
+    """A person who decides on the two approvals, and grants the smaller one."""
     decided = 0
     while decided < 2:
         for approval in await pipeline.approvals():
@@ -37,7 +37,7 @@ async def _decide(pipeline: Pipeline) -> None:
 
 
 async def _lose_a_worker(pipeline: Pipeline) -> list[Attempt]:
-    """A worker takes some of the orders and stalls, so that they are given to others; a customer is forgotten."""
+    """A worker claims some of the orders and stalls, so they are rescued. The jobs of one customer are deleted."""
     lost = await pipeline.app.aclaim(4, types=["place"])
     await pipeline.app.arescue(stale_before=datetime.now(UTC))
     await pipeline.forget(UNWANTED.customer)
@@ -45,19 +45,19 @@ async def _lose_a_worker(pipeline: Pipeline) -> list[Attempt]:
     return lost
 
 
-async def _come_back(lost: list[Attempt]) -> dict[str, int]:
-    """The worker goes on with what it had: what it is told, and how often."""
-    told: Counter[str] = Counter()
+async def _return_late(lost: list[Attempt]) -> dict[str, int]:
+    """The stalled worker tries to renew its leases. Return the reasons of the refusals, with their numbers."""
+    reasons: Counter[str] = Counter()
     for attempt in lost:
         try:
             await attempt.arenew()
         except LeaseLost as error:
-            told[str(error).partition(": ")[2]] += 1
-    return dict(told)
+            reasons[str(error).partition(": ")[2]] += 1
+    return dict(reasons)
 
 
 async def _count_twice(pipeline: Pipeline) -> tuple[int, int]:
-    """How many chains there were after two were asked for at once, and after one more was asked for later."""
+    """Ask for two counts at once, and for a third one later. Return the number of chains after each."""
     counts = [await pipeline.count("desk") for _ in range(2)]
     first = len({job.id for job in counts})
     await counts[0].aresult(timeout=30)
@@ -85,7 +85,7 @@ async def _round(url: str, progress: Progress) -> list[Check]:
     try:
         _, *jobs = [await pipeline.order(order) for order in (UNWANTED, *ORDERS)]
         lost = await _lose_a_worker(pipeline)
-        told = await _come_back(lost)
+        reasons = await _return_late(lost)
         async with pipeline.app.worker(concurrency=10):
             await _decide(pipeline)
             await pipeline.goods_in.aenqueue("desk", 1)
@@ -99,7 +99,7 @@ async def _round(url: str, progress: Progress) -> list[Check]:
     return [
         Check(f"orders shipped, unpaid, refused, though a worker died with {len(lost) - 1}", (7, 2, 1), ends),
         Check("cents in the ledger, each payment once", 4 * 5_000 + 250_000 + 2_500 + 40_000, paid),
-        Check("what that worker was told when it came back", {"taken by another": 3, "not found": 1}, told),
+        Check("why that worker's late renewals were refused", {"taken by another": 3, "not found": 1}, reasons),
         Check("stocktakes, asked for twice at once and once later", (1, 2), counts),
         Check("lamps and desks left on the shelves", LAMPS - 4 * 2 - 5 - 1, left),
     ]

@@ -1,1 +1,1 @@
-"""Messages of sessions: one after the other within a session, sessions side by side, and nothing kept in memory."""
+"""Messages of sessions: in order within a session, sessions in parallel, and no state in memory."""

@@ -1,4 +1,4 @@
-"""`python -m examples.session_pump`: the round of tour.py, told on the terminal."""
+"""`python -m examples.session_pump`: run the tour and print its checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tour import tour
 @click.command()
 @click.option("--url", help="An empty database; a SQLite file in a temporary folder if not given.")
 def main(url: str | None) -> None:
-    """Pump the messages of three sessions, and show that nothing was lost, doubled or out of order."""
+    """Pump the messages of three sessions, and check that none was lost, doubled or out of order."""
     show(tour, url)
 
 

@@ -1,4 +1,4 @@
-"""The pump of one session: claim, handle, confirm, and wait for an event when there is nothing to claim."""
+"""The pump of one session: claim a message, handle it, settle it. It waits for an event if there is no message."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Handle = Callable[[Job], Awaitable[Any]]
-"""Handles a message: `job.input["content"]` of the session `job.tenant`. What it returns is kept as `job.output`."""
+"""Handles the message `job.input["content"]` of the session `job.tenant`. Its result becomes `job.output`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How patient a pump is, in seconds."""
+    """The timeouts and the retries of a pump."""
 
     idle_seconds: float = 180.0
     retries: int = 3
@@ -30,7 +30,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.idle_seconds > 0:
-            raise ValueError(f"idle_seconds must be more than 0, or the pump ends at once; not {self.idle_seconds}")
+            raise ValueError(f"idle_seconds must be more than 0, not {self.idle_seconds}: the pump would end at once")
         if self.retries < 0:
             raise ValueError(f"retries is 0 (none) or more, not {self.retries}")
         if not self.retry_seconds >= 0:
@@ -38,37 +38,37 @@ class Settings:
 
 
 class Pump:
-    """Messages of one session, one after the other, until it is aborted or nothing has come for a while."""
+    """Handles the messages of one session in order, until it is aborted or no message has come for a while."""
 
     def __init__(self, messages: Messages, session: str, handle: Handle, settings: Settings | None = None) -> None:
         self.messages, self.session, self.handle = messages, session, handle
         self.settings = settings or Settings()
-        self.looks = 0  # how often it asked for a message: while nothing happens, that does not grow
+        self.looks = 0  # the number of claims that it tried; it does not grow while the pump waits
         self._woken, self._aborted = asyncio.Event(), asyncio.Event()
         self._handling: asyncio.Future[Any] | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        deafen = self.messages.listen(lambda: _tell(loop, self.wake))
+        stop_listening = self.messages.listen(lambda: _wake_in_loop(loop, self.wake))
         try:
             deadline = loop.time() + self.settings.idle_seconds
             while not self._aborted.is_set():
-                self._woken.clear()  # before the look, so that what comes after it is not missed
-                message = await self._patiently(self._claim)
+                self._woken.clear()  # before the claim, so that a message that comes after it is not missed
+                message = await self._with_retries(self._claim)
                 if message is not None:
                     await self._process(message)
                     deadline = loop.time() + self.settings.idle_seconds
-                elif not await _happens(self._woken, deadline - loop.time()):
+                elif not await _wait_for(self._woken, deadline - loop.time()):
                     return
         finally:
-            deafen()
+            stop_listening()
 
     def wake(self) -> None:
-        """There may be a message."""
+        """Make the pump look for a message."""
         self._woken.set()
 
     def abort(self) -> None:
-        """End now: a message that is in hand is given back, for the next pump to begin with."""
+        """End now. A claimed message is released, and the next pump starts with it."""
         self._aborted.set()
         self._woken.set()
         if self._handling is not None:
@@ -80,10 +80,10 @@ class Pump:
 
     async def _process(self, message: Attempt) -> None:
         self._handling = asyncio.ensure_future(self.handle(message.job))
-        if self._aborted.is_set():  # while it was claimed
+        if self._aborted.is_set():  # during the claim
             self._handling.cancel()
         try:
-            with suppress(LeaseLost):  # someone else has ended this message meanwhile
+            with suppress(LeaseLost):  # the message was settled from outside in the meantime
                 await self._settle(message, self._handling)
         finally:
             self._handling = None
@@ -94,32 +94,32 @@ class Pump:
         except asyncio.CancelledError:
             if not self._aborted.is_set():
                 raise
-            await self._patiently(message.arelease)
+            await self._with_retries(message.arelease)
         except Exception as error:
             log.info("message %s of session %s failed: %s", message.job.id, self.session, error)
             failure = error
-            await self._patiently(lambda: message.afail(failure))
+            await self._with_retries(lambda: message.afail(failure))
         else:
-            await self._patiently(lambda: message.acomplete(result))
+            await self._with_retries(lambda: message.acomplete(result))
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Once more, and once more, when the database cannot be reached for a moment."""
+    async def _with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Try again if the database cannot be reached for a moment."""
         for _ in range(self.settings.retries):
             try:
                 return await ask()
             except StoreUnavailable as error:
                 log.info("session %s: %s; trying again", self.session, error)
-                await _happens(self._aborted, self.settings.retry_seconds)
+                await _wait_for(self._aborted, self.settings.retry_seconds)
         return await ask()
 
 
-async def _happens(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event: whether it came in time."""
+async def _wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event. Return whether it came in time."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended meanwhile
+def _wake_in_loop(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(wake)

@@ -1,4 +1,4 @@
-"""All pumps of a process: one for each session that has something to do."""
+"""All pumps of a process: one for each session that has messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .pump import Handle, Pump, Settings
 
 log = logging.getLogger(__name__)
 
-UPKEEP_SECONDS = 3600.0
+PRUNE_SECONDS = 3600.0
 
 
 class Station:
-    """`async with Station(messages, handle):` takes over what is in the database, and pumps what comes."""
+    """`async with Station(messages, handle):` takes over the messages in the database and pumps new ones."""
 
     def __init__(self, messages: Messages, handle: Handle, settings: Settings | None = None) -> None:
         self.messages, self.handle, self.settings = messages, handle, settings
@@ -27,30 +27,30 @@ class Station:
     async def __aenter__(self) -> Station:
         for session in await self.messages.take_over():
             self.start(session)
-        self._upkeep = asyncio.create_task(self._forget_old())
+        self._pruning = asyncio.create_task(self._forget_old())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._upkeep.cancel()
+        self._pruning.cancel()
         running = list(self._pumps.values())
         for pump, _task in running:
             pump.abort()
-        await asyncio.gather(self._upkeep, *(task for _pump, task in running), return_exceptions=True)
+        await asyncio.gather(self._pruning, *(task for _pump, task in running), return_exceptions=True)
 
     async def send(self, session: str, content: Any, tool_use_id: str | None = None) -> Job:
-        """Enqueue a message; its session has a pump afterwards."""
+        """Enqueue a message, and start a pump for its session."""
         job = await self.messages.enqueue(session, content, tool_use_id)
         self.start(session)
         return job
 
     async def try_again(self, job: Job) -> Job:
-        """Make a message that has failed pending once more: the last of its session."""
+        """Retry a failed message. It becomes the last of its session."""
         back = await job.aretry()
         self.start(job.tenant)
         return back
 
     def start(self, session: str) -> None:
-        """A pump for this session, unless there is one: that one may be about to end, and is told."""
+        """Start a pump for this session. If there is one, wake it, because it may be about to end."""
         if session in self._pumps and not self._pumps[session][1].done():
             self._pumps[session][0].wake()
             return
@@ -61,12 +61,12 @@ class Station:
 
     @property
     def sessions(self) -> set[str]:
-        """Those that have a pump."""
+        """The sessions that have a pump."""
         return {session for session, (_, task) in self._pumps.items() if not task.done()}
 
     async def _forget_old(self) -> None:
         while True:
-            await asyncio.sleep(UPKEEP_SECONDS)
+            await asyncio.sleep(PRUNE_SECONDS)
             with suppress(StoreUnavailable):
                 await self.messages.forget_old()
 

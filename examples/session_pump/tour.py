@@ -1,5 +1,5 @@
-"""One round: three sessions, a message that was told twice, one that fails and is tried again, and a process that
-died with a message in hand."""
+"""The tour: three sessions, a duplicate message, a message that fails and is retried, and a process that dies with a
+claimed message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_SESSION = 6
 
 
 class Journal:
-    """A handler that writes down what it was given, and fails when it first meets message 3."""
+    """A handler that records its messages. It fails when it gets message 3 for the first time."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -44,7 +44,7 @@ async def _round(url: str, progress: Progress) -> list[Check]:
             for session in SESSIONS:
                 await messages.enqueue(session, number, tool_use_id=f"use {number}")
         doubles = [await messages.enqueue(session, 0, tool_use_id="use 0") for session in SESSIONS]
-        for session in SESSIONS:  # whoever claimed these is never heard of again
+        for session in SESSIONS:  # a claimer that dies: it never settles these
             await messages.claim_next(session)
         async with Station(messages, journal.handle) as station:
             await asyncio.wait_for(journal.all_done.wait(), 30)
@@ -56,8 +56,8 @@ async def _round(url: str, progress: Progress) -> list[Check]:
     in_order = [numbers for numbers in journal.handled.values() if numbers == [0, 1, 2, 4, 5, 3]]
     return [
         Check("sessions whose messages came in order, the failed one last", len(SESSIONS), len(in_order)),
-        Check("messages told twice that are there once", len(SESSIONS), sum(not job.created for job in doubles)),
-        Check("messages left after a process died with some in hand", 0, left),
+        Check("messages sent twice and stored once", len(SESSIONS), sum(not job.created for job in doubles)),
+        Check("messages left after a process died with claimed ones", 0, left),
     ]
 
 

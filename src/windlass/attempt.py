@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .app import T, Windlass
+    from .worker.deadline import Deadline
+    from .worker.ledger import Place
 
 
 LOG_LINES = 100  # of an attempt that are kept
@@ -56,11 +58,14 @@ class Attempt:
         "begin",
         "block",
         "cancel_requested",
+        "deadline",
         "ended",
         "entering",
         "interrupter",
         "job",
+        "next_place",
         "noted",
+        "place",
         "recorded",
         "renewal",
         "settled",
@@ -82,12 +87,15 @@ class Attempt:
         self.interrupter: Callable[[], None] | None = None
         self.begin: Callable[[], Awaitable[None]] | None = None  # to be awaited before its handler is called
         self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
+        self.deadline: Deadline | None = None  # while its handler runs, if its task has a timeout
         self.noted = False  # something was said that is not written yet
         self._notes: Notes | None = None
         self._renewed_until: datetime | None = None
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
         self.renewal: Future[None] | None = None  # of its lease, while one is under way
+        self.place: Place | None = None  # in the ledger of the worker that runs it
+        self.next_place: Place | None = None  # for the next job of its chain
         self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
 
     @property

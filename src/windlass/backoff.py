@@ -1,6 +1,6 @@
-"""How long a failed attempt waits before the next: pure values, stored in the row as JSON.
+"""Backoffs: how long a job waits after a failed attempt. They are plain values, stored in the row as JSON.
 
-The attempt counts from 1: it is the number of the attempt that has just failed.
+`attempt` is the number of the attempt that has just failed. The first is 1.
 """
 
 import math
@@ -17,7 +17,7 @@ LONGEST_WAIT = timedelta(days=3650)
 
 @dataclass(frozen=True, init=False)
 class Fixed:
-    """Always the same wait."""
+    """The same delay after every attempt."""
 
     interval: timedelta
 
@@ -39,7 +39,7 @@ class Polynomial:
         object.__setattr__(self, "base", to_timedelta(self.base))
         power: object = self.power
         if isinstance(power, bool) or not isinstance(power, (int, float)) or not (0 <= power < math.inf):
-            raise InvalidInput(f"the power of a polynomial backoff is a number from 0 on, not {power!r}")
+            raise InvalidInput(f"the power of a polynomial backoff is a number, 0 or more, not {power!r}")
 
     def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
         try:
@@ -51,7 +51,8 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Exponential:
-    """`base`, doubled with each attempt up to `cap`; with jitter, between half of that and all of it."""
+    """`base`, doubled with each attempt, at most `cap`. With jitter: a random delay between half of that and all of
+    it."""
 
     base: Duration = "1s"
     cap: Duration = "5m"
@@ -64,7 +65,7 @@ class Exponential:
             raise InvalidInput(f"the jitter of an exponential backoff is True or False, not {self.jitter!r}")
 
     def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
-        # Any base other than 0 has passed any cap long before 2**200, which a float still holds.
+        # Every base but 0 exceeds every cap long before 2**200, and a float can hold 2**200.
         doublings = min(max(attempt, 1) - 1, 200)
         seconds = min(to_seconds(self.cap), to_seconds(self.base) * 2.0**doublings)
         return timedelta(seconds=seconds * (0.5 + 0.5 * random()) if self.jitter else seconds)
@@ -76,12 +77,12 @@ DEFAULT_BACKOFF: Backoff = Exponential()
 
 
 def as_backoff(value: Backoff | Duration) -> Backoff:
-    """A plain duration means `Fixed`."""
+    """Return the backoff. A plain duration means `Fixed`."""
     return value if isinstance(value, (Fixed, Polynomial, Exponential)) else Fixed(value)
 
 
 def to_json(backoff: Backoff) -> dict[str, Any]:
-    """What the row keeps, in seconds."""
+    """The backoff as the row keeps it, in seconds."""
     match backoff:
         case Fixed(interval=interval):
             return {"kind": "fixed", "delay": to_seconds(interval)}
@@ -92,7 +93,7 @@ def to_json(backoff: Backoff) -> dict[str, Any]:
 
 
 def from_json(object: object) -> Backoff:
-    """The backoff of a row. Junk gives the default: a rescuer must never stop at one bad row."""
+    """Read the backoff of a row. An invalid value gives the default, because a rescue must not stop at one bad row."""
     try:
         match object:
             case {"kind": "fixed", "delay": delay}:

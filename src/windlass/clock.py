@@ -1,7 +1,7 @@
-"""Time as the store tells it.
+"""The queue's clock.
 
-The store's own clock decides what is due and what has expired; no worker's clock ever does. A test moves that clock
-by giving the store a `Clock` with an offset, which each store adds to its `now()`.
+The store's clock decides which jobs are due and which leases have expired. A worker's clock never does. A test can
+give the store a `Clock` with an offset. Each store adds that offset to its `now()`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """How far the queue's time is ahead of the store's. Zero outside tests."""
+    """The offset of the queue's time from the store's time. It is zero outside tests."""
 
     __slots__ = ("offset",)
 
@@ -18,7 +18,7 @@ class Clock:
         self.offset = timedelta()
 
     def move(self, by: timedelta) -> None:
-        """Let that much time pass."""
+        """Move the queue's time forward."""
         self.offset += by
 
 

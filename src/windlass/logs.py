@@ -1,8 +1,8 @@
-"""What goes to the log: lines that nobody can forge, and records that carry a job's facts as fields.
+"""A logger whose lines cannot be forged, and whose records carry a job's facts as fields.
 
-Names and errors come from whoever enqueued, or from a server far away. A line break or an escape sequence in one of
-them is written out, so that one message is one line; a traceback is indented, so that none of its lines can pass for
-a message. The fields (`extra`) are there for a JSON formatter.
+Names and error texts come from callers and from servers, so they cannot be trusted. Line breaks and escape sequences
+are escaped: one message is one line. A traceback is indented, so that none of its lines looks like a message. A JSON
+formatter can use the fields (`extra`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .job import Job
 
 LONGEST = 2000  # characters of one argument
 
-# Control characters, the line and paragraph separators, and what turns the direction of writing.
+# Control characters, line and paragraph separators, characters that change the direction of writing, surrogates.
 _DANGEROUS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(value: object) -> str:
-    """As text without line breaks and escape sequences, and not too long."""
+    """The value as one line of text: line breaks and control characters escaped, cut to a limit."""
     try:
         text = str(value)
     except Exception:
@@ -37,7 +37,7 @@ def _escaped(text: str) -> str:
 
 
 def job_fields(job: Job) -> dict[str, object]:
-    """The facts that a record about a job carries."""
+    """The fields of a log record about a job."""
     return {
         "job_id": str(job.id),
         "job_type": job.type,
@@ -48,7 +48,7 @@ def job_fields(job: Job) -> dict[str, object]:
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A logger like any other to who configures it, by name; its arguments and fields are made safe."""
+    """A logger that escapes its arguments and fields. You configure it by its name, like any other."""
 
     def __init__(self, name: str) -> None:
         super().__init__(logging.getLogger(name), {})
@@ -66,7 +66,7 @@ class Log(logging.LoggerAdapter[logging.Logger]):
         arguments = tuple(_clean(argument) for argument in args)
         record = logger.makeRecord(logger.name, level, file, line, msg, arguments, raised, function, fields)
         if raised is not None and raised[1] is not None:
-            record.exc_text = _indented(raised[1])  # or a formatter would write its own, as it stands
+            record.exc_text = _indented(raised[1])  # otherwise a formatter writes the traceback, not escaped
         logger.handle(record)
 
 

@@ -1,8 +1,8 @@
-"""The one seam between thinking and I/O.
+"""Operations: the logic of a store as generators, without I/O.
 
-An operation is a generator: it yields steps, receives rows, returns a value. The same generator is driven on a sync
-or an async connection, ours or the caller's own. Whatever belongs around an operation (a transaction, another try
-after a serialisation failure) is a generator too, so it is written once.
+An operation yields steps, receives rows and returns a value. `drive` and `adrive` run the same generator on a sync or
+an async connection, ours or the caller's. A wrapper of an operation (a transaction, a retry after a serialisation
+failure) is a generator too, so that it is written once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Rows: TypeAlias = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query with its parameters: once, or once for each of `each`. SQLite's lists have theirs by place, not name.
+    """A query with its parameters. It runs once, or once for each item of `each`. `places` are positional parameters,
+    which SQLite's lists use.
 
-    `alone` says that it is a transaction of its own: outside one, it needs no BEGIN and COMMIT around it. `patient`: it
-    may take as long as it takes; the answer to any other comes soon or not at all. `seconds`: it is given up after so
-    many already, because others wait for it.
+    `alone`: it may run in autocommit, without BEGIN and COMMIT. `patient`: it has no timeout, unlike all others.
+    `seconds`: a shorter timeout, because others wait for it.
     """
 
     query: Query
@@ -42,7 +42,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Many rows into a table at once, by the quickest way the store has."""
+    """Insert many rows into a table, by the fastest way that the store has."""
 
     table: str
     columns: Sequence[str]
@@ -54,7 +54,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call of a MongoDB collection's method, as data."""
+    """A call of a method of a MongoDB collection, as data."""
 
     collection: str
     method: str
@@ -80,8 +80,8 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What follows is exact only where each statement sees what others have committed before it. Our own transactions
-    are so; one of the caller's that keeps to what it saw at first is refused, with `what` for the reason."""
+    """The next steps need READ COMMITTED: each statement must see all earlier commits. Our own transactions have it. A
+    caller's transaction with a fixed snapshot is refused, and the error names `what`."""
 
     what: str
     alone: bool = True
@@ -98,7 +98,7 @@ Operation: TypeAlias = Generator[Step, Rows, T]
 
 
 class Connection(Protocol):
-    """What an operation can be driven on."""
+    """A connection that can execute the steps of an operation."""
 
     def execute(self, step: Step) -> Rows: ...
 
@@ -108,23 +108,23 @@ class AsyncConnection(Protocol):
 
 
 class Transient(WindlassError):
-    """The database asked for another try: a deadlock, a serialisation failure, a write conflict."""
+    """A deadlock, a serialisation failure or a write conflict: the transaction must run again."""
 
 
 class Interrupted(StoreUnavailable):
-    """The connection broke before the answer came: what was asked may have been done, or not."""
+    """The connection broke before the answer came. The statement may have been executed or not."""
 
 
 class Unwilling(StoreUnavailable):
-    """The database is there, and refused for a reason that is not in what was sent: it is read-only, its disk is full,
-    we lack a privilege, it gave up waiting. Nothing was done, and the same may succeed later."""
+    """The database answered, and refused for a reason outside the statement: it is read-only, its disk is full, a
+    privilege is missing, or a lock timed out. Nothing was done. The same statement may succeed later."""
 
 
 TRIES = 8
 
 
 def transaction(operation: Operation[T]) -> Operation[T]:
-    """Put the operation into one transaction, begun at the first step that is not a transaction of its own."""
+    """Run the operation in one transaction. It begins before the first step that is not `alone`."""
     begun = False
     rows: Rows = ()
     try:
@@ -149,20 +149,21 @@ def transaction(operation: Operation[T]) -> Operation[T]:
         raise
 
 
-def persistent(make: Callable[[], Operation[T]]) -> Operation[T]:
-    """Once more, from the start, where the database asks for it."""
-    for attempt in range(1, TRIES + 1):
+def persistent(make: Callable[[], Operation[T]], rounds: int = 1) -> Operation[T]:
+    """Run the operation in a transaction, and again from the start after a `Transient` error. The pauses double in each
+    round. `Unwilling` after the last round."""
+    for number in range(1, rounds * TRIES + 1):
         try:
             return (yield from transaction(make()))
-        except Transient:
-            if attempt == TRIES:
-                raise
-            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2**attempt)
+        except Transient as error:
+            if number == rounds * TRIES:
+                raise Unwilling(f"other transactions are in the way, also after {number} tries: {error}") from error
+            yield Sleep(random.uniform(0.5, 1.0) * 0.005 * 2 ** (number % TRIES or 1))
     raise AssertionError("unreachable")
 
 
 def drive(operation: Operation[T], connection: Connection) -> T:
-    """Carry out each step on a connection, as it stands: no transaction is begun or ended but by the operation."""
+    """Execute each step on a connection. Only the operation itself begins or ends transactions."""
     try:
         step = next(operation)
         while True:
@@ -196,7 +197,7 @@ async def adrive(operation: Operation[T], connection: AsyncConnection) -> T:
 
 
 def run(make: Callable[[], Operation[T]], connection: Connection) -> T:
-    """One operation, one transaction, on a connection of ours."""
+    """Run one operation in one transaction, on our own connection."""
     return drive(persistent(make), connection)
 
 

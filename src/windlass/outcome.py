@@ -1,7 +1,7 @@
-"""What an attempt can end in, and what follows: decided here, purely; written by a store.
+"""The outcomes of an attempt, and the decision about the job's next state. This module does no I/O.
 
-A handler returns a value or `Continue`, or raises `Retry`, `Snooze`, `Fail`, `Cancel` or anything else. `decide`
-turns that into a `Settlement`, which a store writes if the attempt still holds its lease.
+A handler returns a value or `Continue`, or raises `Retry`, `Snooze`, `Fail`, `Cancel` or any other exception. `decide`
+turns that into a `Settlement`. A store writes the settlement if the attempt still holds its lease.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .lifecycle import CANCELLED, COMPLETED, FAILED, LIVE, PENDING, State
 from .policy import DEFAULT
 from .redaction import hide_in_text
 
-STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs come back: for each, and for all
+STAGGER_EACH, STAGGER_MOST = 0.01, 10.0  # seconds over which rescued jobs are spread: for each job, and at most
 TYPE_LIMIT = 200  # characters of an exception's name
 
 
 class Outcome(Exception):
-    """Base of what a handler raises to say how its attempt ends."""
+    """The base of the exceptions by which a handler chooses how its attempt ends."""
 
 
 class Retry(Outcome):
-    """Try again at a moment of one's own choosing; the attempt is spent."""
+    """Try again at a time that the handler chooses. The attempt counts."""
 
     def __init__(self, reason: str = "", *, after: Duration | None = None, at: datetime | None = None) -> None:
         super().__init__(reason or "the handler asked for another attempt")
@@ -40,34 +40,34 @@ class Retry(Outcome):
 
 
 class Snooze(Outcome):
-    """Come back later; no attempt is spent."""
+    """Run the job again later. The attempt does not count."""
 
     def __init__(self, reason: str = "", *, after: Duration | None = None, at: datetime | None = None) -> None:
         super().__init__(reason or "snoozed")
         self.after, self.at = check_moment(after, at)
         if self.after is None and self.at is None:
-            raise InvalidInput("Snooze needs after= or at=: when should the job come back?")
+            raise InvalidInput("Snooze has neither after= nor at=; give the time at which the job runs again")
 
 
 class Fail(Outcome):
-    """Failed at once and for good, whatever attempts are left."""
+    """Fail the job now, even if attempts are left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "the handler gave up")
 
 
 class Cancel(Outcome):
-    """Not wanted any more: cancelled, which is not a failure."""
+    """Cancel the job, because its work is no longer needed. This is not a failure."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "cancelled by the handler")
 
 
 class Continue(Generic[R_co]):
-    """Returned by a handler: this job has completed, and its chain goes on with that call.
+    """A handler returns it to complete its job and to continue the chain with this call.
 
-    `Continue[str]` is one whose chain will end with a str: `async def start() -> Continue[str]`. A handler that may
-    also end the chain itself returns `Continue[str] | str`.
+    With `Continue[str]` the chain will end with a str: `async def start() -> Continue[str]`. A handler that may also
+    end the chain itself returns `Continue[str] | str`.
     """
 
     __slots__ = ("call",)
@@ -86,11 +86,11 @@ class Continue(Generic[R_co]):
 
 
 def next_of_chain(job: Job, call: Call, make_id: Callable[[], UUID], max_blockers: int) -> NewJob:
-    """The job that this one's chain goes on with."""
+    """Make the next job of this job's chain."""
     following = call.new_job(make_id)
     check_blockers([following], max_blockers)
     if job.chain_id in following.blockers:
-        raise InvalidInput(f"{following.type} is to wait for the chain that it belongs to")
+        raise InvalidInput(f"{following.type} would wait for its own chain, for ever; leave that chain out of after=")
     following.chain_id, following.chain_index = job.chain_id, job.chain_index + 1
     following.tenant = following.tenant or job.tenant
     following.chain_trace = job.chain_trace
@@ -98,12 +98,13 @@ def next_of_chain(job: Job, call: Call, make_id: Callable[[], UUID], max_blocker
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an attempt ends, ready to be written; fields are named as the columns are.
+    """How an attempt ends, ready for the store to write. The fields have the names of the columns.
 
-    `token` None stands for "claimed by nobody" and settles a job that waits. `state` pending sends the job back:
-    at `run_at`, or after `delay_seconds`, or (neither given) when it was due before. `continues` is the next job of
-    the chain, created with the completion; then there is no `output`, not even null: so a job that has gone on is told
-    from one that its chain ended with, though the next be no longer kept.
+    A `token` of None settles a job that waits and that no worker has claimed. The `state` pending makes the job wait
+    again: until `run_at`, or for `delay_seconds`, or (neither given) with the due time that it had before.
+
+    `continues` is the next job of the chain, created with the completion. Then `output` is None, not the JSON null. So
+    a job that was continued differs from the last job of a chain, even when the next job is no longer kept.
     """
 
     id: UUID
@@ -120,12 +121,12 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Interruption(Exception):
-    """Base of errors that befell an attempt from outside. They say nothing of its work."""
+    """The base of errors that end an attempt from outside. They do not mean that its handler failed."""
 
 
 class Described(Exception):
-    """An error that is known only by its description: it happened in another process, where it was seen whether the
-    task wants another attempt after it."""
+    """An error of another process, known here only by its description. That process decided whether it is
+    `retryable`."""
 
     def __init__(self, error: JobError, *, retryable: bool = True) -> None:
         super().__init__(str(error))
@@ -134,19 +135,19 @@ class Described(Exception):
 
 def check_moment(after: Duration | None, at: datetime | None) -> tuple[float | None, datetime | None]:
     if after is not None and at is not None:
-        raise InvalidInput("give after= or at=, not both")
+        raise InvalidInput("after= and at= are given; give one, not both")
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-        raise InvalidInput("at= is a datetime with a timezone")
+        raise InvalidInput(f"at= is a datetime with a timezone, not {at!r:.60}")
     if at is not None:
         try:
             at.astimezone(UTC)
         except OverflowError:
-            raise InvalidInput("at= is a moment of the years 1 to 9999, in UTC") from None
+            raise InvalidInput(f"at= must lie between the years 1 and 9999 in UTC, not at {at.isoformat()}") from None
     return (None if after is None else to_seconds(after)), at
 
 
 def describe_error(error: BaseException | str) -> JobError:
-    """An error as it is stored: never too long, never unstorable, whatever the exception's own methods do."""
+    """Describe an error as every store can keep it: cut to a limit, even if the exception's own methods fail."""
     if isinstance(error, str):
         return JobError("Error", make_safe(error))
     if isinstance(error, Described):
@@ -163,7 +164,7 @@ def describe_error(error: BaseException | str) -> JobError:
 
 
 def without_secrets(job: Job, error: JobError) -> JobError:
-    """The error, without the values of arguments that are not to be shown."""
+    """Return the error without the values of the task's redacted arguments."""
     names = job.policy.redact if job.policy else ()
     if not names:
         return error
@@ -176,7 +177,7 @@ def without_secrets(job: Job, error: JobError) -> JobError:
 
 
 def make_safe(text: str, *, from_end: bool = False) -> str:
-    """Cut to what is kept; what no store can hold is replaced, visibly."""
+    """Cut the text to the limit, and escape the characters that no store can hold."""
     cut = text[-ERROR_LIMIT:] if from_end else text[:ERROR_LIMIT]
     return cut.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -194,8 +195,10 @@ def decide(
     ended_at: datetime | None = None,
     retryable: bool = True,
 ) -> Settlement:
-    """What follows from how an attempt ended: an exception, or the JSON text of what the handler returned. After an
-    exception that is not `retryable` no attempt follows."""
+    """Decide how an attempt is settled. `result` is an exception, or the handler's result as JSON text.
+
+    After an exception that is not `retryable` the job fails.
+    """
     match result:
         case BaseException() as error:
             return _decide_error(job, token, error, random, ended_at, retryable)
@@ -213,10 +216,10 @@ def _decide_error(
     retryable: bool,
 ) -> Settlement:
     described = without_secrets(job, describe_error(error))
-    story = _with_attempt(job, described, ended_at)
+    attempts = _with_attempt(job, described, ended_at)
 
     def settled(state: State, **more: Any) -> Settlement:
-        return Settlement(id=job.id, token=token, state=state, error=encode_error(described), attempts=story, **more)
+        return Settlement(id=job.id, token=token, state=state, error=encode_error(described), attempts=attempts, **more)
 
     policy = job.policy or DEFAULT
     match error:
@@ -237,40 +240,42 @@ def _decide_error(
 
 
 def give_back(job: Job, token: UUID) -> Settlement:
-    """Not started: the attempt that the claim counted is given back with the job."""
+    """Return a claimed job that was not started. The attempt that the claim counted does not count."""
     return Settlement(id=job.id, token=token, state=PENDING, refund=1)
 
 
 def was_accepted(settlement: Settlement, *, state: State, token: UUID | None, previous_token: UUID | None) -> bool:
-    """Whether a job that is found like this shows that this very settlement was written, and only its answer lost."""
+    """Whether a job in this state shows that this settlement was written, and that only the answer was lost."""
     if settlement.token is None:
-        return False  # nobody could tell whose it was
+        return False  # without a token the row does not show which settlement was written
     if state in LIVE:
         return settlement.state == PENDING and previous_token == settlement.token
-    # What was to be sent back is cancelled where someone has asked for that.
+    # A job that should have become pending is cancelled instead if a cancellation was requested.
     return token == settlement.token and (settlement.state, state) in ((state, state), (PENDING, CANCELLED))
 
 
 class LeaseExpired(Interruption):
-    """The worker that held the job was not heard of until its lease ran out."""
+    """The worker that held the job did not renew its lease in time."""
 
 
 def stagger_seconds(count: int) -> float:
-    """Over how long so many rescued jobs come back: what falls on one server together must not come back together."""
+    """Over how many seconds to spread so many rescued jobs, so that they do not all start at the same moment."""
     return min(STAGGER_EACH * count, STAGGER_MOST)
 
 
 def decide_rescue(
     job: Job, token: UUID, *, random: Callable[[], float], stagger_seconds: float, begun: bool = True
 ) -> Settlement:
-    """What becomes of a job whose worker is gone: as after any failure, but not all at the same moment. One whose
-    handler was never called has not failed: it comes back as it was."""
+    """Decide what happens to a job whose worker is dead: the same as after a failure, plus a random delay.
+
+    A job whose handler was not called has not failed. It becomes pending and the attempt does not count.
+    """
     if job.cancel_requested:
-        error: BaseException = Cancel("cancelled while it ran; its worker was not heard of again")
+        error: BaseException = Cancel("cancelled while it ran; its worker did not renew the lease")
     elif not begun:
         return msgspec.structs.replace(give_back(job, token), delay_seconds=random() * stagger_seconds)
     else:
-        error = LeaseExpired(f"worker {job.worker or 'unknown'} was not heard of until the lease ran out")
+        error = LeaseExpired(f"worker {job.worker or 'unknown'} did not renew the lease before it expired")
     error.__traceback__ = None
     settlement = decide(job, token, error, random=random, ended_at=job.lease_expires_at)
     if settlement.state != PENDING:
@@ -288,41 +293,40 @@ def decide_any_rescue(
     stagger_seconds: float,
     begun: bool = True,
 ) -> Settlement:
-    """`decide_rescue` for a row of which nobody knows what is in it: one that cannot be read has failed, so that it
-    does not keep the others from being rescued."""
+    """`decide_rescue` for a row that may be unreadable. Such a job fails, so that it does not stop the rescue of the
+    others."""
     try:
         return decide_rescue(read(), token, random=random, stagger_seconds=stagger_seconds, begun=begun)
     except Exception as error:
         described = describe_error(error)
-        unreadable = JobError("Unreadable", f"its worker is gone, and its row makes no sense: {described}")
+        unreadable = JobError("Unreadable", f"its worker is dead, and its row cannot be read: {described}")
         return Settlement(id=id, token=token, state=FAILED, error=encode_error(unreadable))
 
 
 class Expired(Exception):
-    """The time by which the job had to be started went by."""
+    """The job was not started before its `expires` time."""
 
 
 def decide_expiry(id: UUID, expires_at: datetime | None) -> Settlement:
-    """A job that nobody has started in time ends as one that nobody wants any more. None: its row does not say when
-    that was in terms of a calendar."""
+    """Cancel a job that no worker started in time. `expires_at` is None if the row's value is no valid date."""
     moment = "an unknown time" if expires_at is None else expires_at.astimezone(UTC).isoformat(" ", "milliseconds")
-    error = JobError(Expired.__name__, f"it expired at {moment}: it was to be started by then")
+    error = JobError(Expired.__name__, f"it expired at {moment}: no worker had started it by then")
     return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
 
 
 class BlockerFailed(Exception):
-    """A chain that the job waited for failed, or was cancelled, and `if_failed="cancel"` was given."""
+    """A chain that the job waited for failed or was cancelled, and the job has `if_failed="cancel"`."""
 
 
 def decide_blocked(id: UUID, blocker: UUID, type: str, state: State) -> Settlement:
-    """A job that is cancelled since it waited for this one, which has ended so."""
+    """Cancel a job because its blocker ended in this state."""
     ended = "was cancelled" if state == CANCELLED else f"has {state}"
     error = JobError(BlockerFailed.__name__, f"job {blocker} ({type}), which it waited for, {ended}")
     return Settlement(id=id, token=None, state=CANCELLED, error=encode_error(error))
 
 
 def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:
-    """The story of the job's attempts with this one added: the last ten, the running one included."""
+    """The records of the job's last attempts, this one included, as JSON."""
     brief = JobError(error.type, error.message[:1000])
     this = AttemptRecord(
         number=job.attempt, started_at=job.claimed_at, ended_at=ended_at, worker=job.worker, error=brief
@@ -331,5 +335,6 @@ def _with_attempt(job: Job, error: JobError, ended_at: datetime | None) -> str:
 
 
 def ended_after(job: Job, ran_for: timedelta) -> datetime | None:
-    """When an attempt ended by the store's clock: its start there, and how long it took by ours."""
+    """The end of an attempt by the store's clock: its start by that clock, plus the time that this process
+    measured."""
     return None if job.claimed_at is None else job.claimed_at + ran_for

@@ -1,7 +1,7 @@
-"""How a job is to be treated: attempts, backoff, timeout, lease, retention.
+"""A job's options for its execution: attempts, backoff, timeout, lease, retention.
 
-A task declares it; `using(…)` overrides it for one job. It is written into the row when the job is enqueued by its
-task or, for one that was enqueued by name alone, when it is claimed: any rescuer can then act on the row.
+A task declares them; `using(…)` overrides them for one job. They are written into the row at enqueue. For a job that
+was enqueued by name alone, the first claim writes them. So a worker that rescues the job needs only the row.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from .duration import Duration, to_seconds
 from .errors import InvalidInput
 from .lifecycle import FAILED, State
 
-FOR_EVER = -1  # of keep_seconds
-UNLIMITED = 0  # of max_attempts
-KEEP_SECONDS = 7 * 86_400  # of a job whose task says nothing of it, and in the row the sign of that
-KEEP_FAILED_SECONDS = 30 * 86_400  # of a failed job whose task says nothing of it: someone will want to look
+FOR_EVER = -1  # a value of keep_seconds
+UNLIMITED = 0  # a value of max_attempts
+KEEP_SECONDS = 7 * 86_400  # the default of keep=; in a row this value means that no keep= was given
+KEEP_FAILED_SECONDS = 30 * 86_400  # the default for failed jobs: longer, to leave time to look at them
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Resolved into numbers, as the store keeps them."""
+    """The options as numbers, as the store keeps them."""
 
     max_attempts: int = 20
     lease_seconds: float = 60.0
     keep_seconds: int = KEEP_SECONDS
     backoff: Backoff = DEFAULT_BACKOFF
     timeout_seconds: float | None = None
-    redact: tuple[str, ...] = ()  # arguments that are not shown
+    redact: tuple[str, ...] = ()  # the arguments that are hidden
 
     def is_last(self, attempt: int) -> bool:
         return self.max_attempts != UNLIMITED and attempt >= self.max_attempts
 
     def details(self) -> dict[str, Any]:
-        """The part that SQL never looks into."""
+        """The options that no query reads; they share one JSON column."""
         details = {"backoff": backoffs.to_json(self.backoff), "timeout": self.timeout_seconds}
         return details | ({"redact": list(self.redact)} if self.redact else {})
 
     def details_json(self) -> str | None:
-        """None for the default: then the row need not carry it."""
+        """None for the defaults, so that most rows stay small."""
         if self.timeout_seconds is None and self.backoff == DEFAULT_BACKOFF and not self.redact:
             return None
         return msgspec.json.encode(self.details()).decode()
@@ -58,7 +58,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def from_columns(
         cls, max_attempts: int | None, lease_seconds: float | None, keep_seconds: int | None, details: str | None
     ) -> Policy:
-        """What the row says; the default for what it does not say, or says wrongly."""
+        """Read the options of a row. A missing or invalid value becomes the default."""
         try:
             more = msgspec.json.decode(details or "{}", type=dict[str, Any])
             timeout = more.get("timeout")
@@ -78,8 +78,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT = Policy()
 
-# How the details begin of a job whose enqueuer gave some options and did not know its task: what they leave out, and
-# what the other columns leave out, is the task's. The first claim fills it in.
+# The details begin like this if the job was enqueued by name with some options. The first claim adds the task's value
+# of every option that is missing, here and in the other columns.
 PARTIAL = '{"partial":1'
 
 
@@ -92,19 +92,19 @@ def is_partial(details: object) -> bool:
 
 
 def filled_in(details: str, of_task: str | None) -> str:
-    """What was given, and of the task's what was not."""
+    """Merge the details: an option that was given at enqueue overrides the task's."""
     merged: dict[str, Any] = msgspec.json.decode(of_task or "{}") | msgspec.json.decode(details)
     del merged["partial"]
     return msgspec.json.encode(merged).decode()
 
 
 def kept_seconds(keep_seconds: int, state: State) -> int:
-    """How long a job that ended so stays in history."""
+    """How long a job that ended in this state is kept."""
     return KEEP_FAILED_SECONDS if state == FAILED and keep_seconds == KEEP_SECONDS else keep_seconds
 
 
 class Unset:
-    """Marks an option that was not given, where None has a meaning of its own."""
+    """The value of an option that was not given, for options where None is a valid value."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -114,7 +114,7 @@ UNSET = Unset()
 
 
 def check_connection(connection: Any) -> Any:
-    """`connection=` where it was given, None where it was not. None that was given is a mistake."""
+    """Return the given connection, or None if the option was not given. An explicit None is an error."""
     if connection is None:
         raise InvalidInput(
             "connection=None: this is no connection, so the job would not be part of your transaction. If yours is not "
@@ -125,7 +125,7 @@ def check_connection(connection: Any) -> Any:
 
 
 def attempts_option(value: int | Unset | None, otherwise: int) -> int:
-    """`max_attempts=` as the row keeps it: None means for ever."""
+    """Convert `max_attempts=` to the row's value. None means: no limit."""
     if isinstance(value, Unset):
         return otherwise
     if value is None:
@@ -136,13 +136,13 @@ def attempts_option(value: int | Unset | None, otherwise: int) -> int:
 
 
 def keep_option(value: Duration | Unset | None, otherwise: int) -> int:
-    """`keep=` as the row keeps it: 0 leaves no history, None or "forever" keeps it for ever."""
+    """Convert `keep=` to the row's value. With 0 the job is not kept; with None or "forever" it is kept for ever."""
     if isinstance(value, Unset):
         return otherwise
     if value is None or value == "forever":
         return FOR_EVER
     seconds = int(to_seconds(value))
-    # A second longer, since rows that say the default are those of which nothing was said.
+    # One second more, because the default value in a row means that no keep= was given.
     return seconds + 1 if seconds == KEEP_SECONDS else seconds
 
 
@@ -154,5 +154,5 @@ def seconds_option(name: str, value: Duration | Unset | None, otherwise: float |
         return None
     seconds = to_seconds(value)
     if seconds <= 0:
-        raise InvalidInput(f"{name} must be longer than zero")
+        raise InvalidInput(f"{name} must be longer than zero, not {value!r}")
     return seconds

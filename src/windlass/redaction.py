@@ -1,5 +1,5 @@
-"""Arguments that are only the handler's business (`@app.task(redact=[…])`): shown as dots wherever jobs are shown, and
-taken out of what is kept of an error."""
+"""Hide the secret arguments of a task (`@app.task(redact=[…])`): in every view of a job, and in the texts of its
+errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 HIDDEN = "•••"
-LEAST_CHARACTERS = 4  # of a value that is looked for in texts: a shorter one is found everywhere
+LEAST_CHARACTERS = 4  # a shorter value is not searched for in texts, because it would match too much
 
 
 def hide_arguments(input: Any, names: Sequence[str]) -> Any:
-    """The arguments by name, with dots for these."""
+    """Return the arguments, with dots as the values of these names."""
     if not names or not isinstance(input, dict):
         return input
     return {name: HIDDEN if name in names else value for name, value in input.items()}
 
 
 def hide_in_text(text: str, input: Any, names: Sequence[str]) -> str:
-    """The text without the values of these arguments, wherever they occur in it; the longest first."""
+    """Replace the values of these arguments in the text. The longest is replaced first, since it may contain others."""
     if not names or not isinstance(input, dict):
         return text
     values = {leaf for name in names if name in input for leaf in _leaves(input[name])}

@@ -1,4 +1,4 @@
-"""What a schedule is, and what is to be done when it is due: decided here, without I/O."""
+"""Schedules, and the decision which jobs a due schedule enqueues. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .job import NewJob
 
 CatchUp: TypeAlias = Literal["skip", "one", "all"]
 
-LATE = timedelta(seconds=10)  # up to which a tick is late, and not missed
-MOST_AT_ONCE, MOST_BYTES = 100, 4 * 1024 * 1024  # jobs, and their inputs, of one firing
+LATE = timedelta(seconds=10)  # a tick that is later than this counts as missed
+MOST_AT_ONCE, MOST_BYTES = 100, 4 * 1024 * 1024  # limits of one firing: its jobs, and the size of their inputs
 NO_ID = UUID(int=0)
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it was when it was read: `next_at` is its next tick, `last_at` the last that made a job."""
+    """A snapshot of a schedule. `next_at` is its next tick, `last_at` the last tick that made a job."""
 
     name: str
     cron: str
     timezone: str = "UTC"
     catch_up: CatchUp = "one"
     call: str  # JSON of the job that each tick makes
-    declared: str = ""  # where: module and line
+    declared: str = ""  # module and line of the declaration
     declared_at: datetime | None = None
     paused_at: datetime | None = None
     next_at: datetime | None = None
@@ -58,11 +58,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> NewJob:
-        """What each tick enqueues, all but its id and time."""
+        """The job that each tick enqueues, without its id and time."""
         try:
             return msgspec.json.decode(self.call, type=NewJob)
         except msgspec.MsgspecError as error:
-            raise InvalidInput(f"the schedule {self.name!r} has a call that cannot be read: {error}") from None
+            raise InvalidInput(
+                f"the schedule {self.name!r} has a call that cannot be read: {error}. Declare the schedule again"
+            ) from None
 
     @property
     def type(self) -> str:
@@ -78,7 +80,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """Schedules, with the time that it is in the store, and the next tick of any that is not paused."""
+    """Schedules, the store's current time, and the earliest next tick of those that are not paused."""
 
     now: datetime
     schedules: list[Schedule]
@@ -86,7 +88,8 @@ class Timetable(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a schedule that is due: `due_at` is what its next tick must still be."""
+    """The jobs of a due schedule, and its new next tick. The store writes them only while the schedule's next tick is
+    still `due_at`: so one scheduler fires it, not two."""
 
     name: str
     due_at: datetime
@@ -102,13 +105,14 @@ def check_catch_up(value: object) -> CatchUp:
 
 
 def call_json(job: NewJob) -> str:
-    """What is not said is left out: later versions may say more."""
-    said = {name: value for name, value in msgspec.structs.asdict(job).items() if value is not None}
-    return msgspec.json.encode(said).decode()
+    """The job as JSON without the fields that are None, so that later versions can add fields."""
+    given = {name: value for name, value in msgspec.structs.asdict(job).items() if value is not None}
+    return msgspec.json.encode(given).decode()
 
 
 def decide_firing(schedule: Schedule, now: datetime, since: datetime | None = None) -> Firing:
-    """`since` is when this scheduler last looked: what fell due after that was not missed, however many ticks."""
+    """Decide which jobs a due schedule makes. `since` is the time of this scheduler's last check: a tick after that
+    time is not missed, even if there were many."""
     if schedule.next_at is None:
         raise InvalidInput(f"the schedule {schedule.name!r} has no next tick")
     job = schedule.job
@@ -127,9 +131,11 @@ def decide_firing(schedule: Schedule, now: datetime, since: datetime | None = No
 
 
 def decide_repair(schedule: Schedule, now: datetime) -> Firing | None:
-    """How a schedule comes back whose next tick is too far ahead, since it was moved on while the store's clock was
-    wrong. The tick after the next is not too far: the clock may have been set back by a moment, across a tick that has
-    made its job."""
+    """Correct a next tick that is too far in the future, because the store's clock was wrong when it was written.
+
+    The second tick from now is not too far: the clock may have been set back a little, across a tick that has already
+    made its job.
+    """
     if schedule.next_at is None or schedule.paused:
         return None
     next_at = schedule.ticks.after(now)
@@ -152,8 +158,11 @@ def _due_ticks(
 
 
 def tick_id(name: str, tick: datetime) -> UUID:
-    """The id of the job of one tick, the same whoever makes it: a UUIDv7 of that moment, so that lists stay in order
-    of time, with the rest from the schedule's name."""
+    """The id of a tick's job. All schedulers compute the same id, so a tick makes one job.
+
+    It is a UUIDv7 of the tick's time, so that lists stay in order of time. Its other bits are a hash of the schedule's
+    name.
+    """
     milliseconds = (tick - EPOCH) // MILLISECOND
     rest = blake2b(f"{to_microseconds(tick)} {name}".encode(), digest_size=10).digest()
     value = milliseconds << 80 | int.from_bytes(rest, "big")

@@ -1,4 +1,4 @@
-"""A task's function as its payloads see it: arguments by name, typed by the annotations."""
+"""How a task's function turns its arguments and its result into payloads and back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from .errors import InvalidInput
 
 
 class Signature:
-    """A task's function as its payloads see it: arguments by name, typed, without the one that the worker injects.
+    """The arguments of a task's function, by name and with their types, without the one that the worker injects.
 
-    `control` are types that a handler may return and that are no results. `local_names` help to resolve annotations
-    that are written as text; those that stay unresolved (`unresolved`, at the time of decoration) count as Any.
+    `control` are types that a handler may return and that are no results, such as `Continue`. `local_names` help to
+    resolve annotations that are written as text. An annotation that cannot be resolved counts as Any; `unresolved`
+    names those that could not be resolved when the function was decorated.
     """
 
     def __init__(
@@ -50,8 +51,8 @@ class Signature:
         self.limit = limit
         self._control = control
         self._module_names: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
-        # The injected type comes last: a module may import it for its type checker only.
-        self._names_in_sight = ChainMap(dict(local_names or {}), self._module_names, {injected.__name__: injected})
+        # A module may import the injected type under TYPE_CHECKING only, so its name is added here.
+        self._known_names = ChainMap(dict(local_names or {}), self._module_names, {injected.__name__: injected})
         signature = _inspect(function)
         self._return_annotation = signature.return_annotation
         hints = {p.name: self._resolve(p.annotation, None) for p in signature.parameters.values()}
@@ -65,12 +66,12 @@ class Signature:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of its arguments."""
+        """The names of the arguments."""
         return self._names
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Of the arguments that have one."""
+        """The default values, of the arguments that have one."""
         return {name: self._parameters[name].default for name in self._optional}
 
     def takes(self, name: str) -> bool:
@@ -78,7 +79,7 @@ class Signature:
         return name in self._names or (self._extra is not None and name != self.injected_name)
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The arguments of a call, bound as the call itself would bind them. Defaults are not stored."""
+        """Encode the arguments of a call, bound as Python binds them. Defaults are not stored."""
         values = self._bind(args, kwargs)
         if self._is_simple and _SIMPLE.issuperset(map(type, values.values())):
             text = self._encode_simple(values)
@@ -90,7 +91,7 @@ class Signature:
             raise InvalidInput(f"{self.name}: {error}") from None
 
     def _encode_simple(self, values: dict[str, Any]) -> str | None:
-        """Numbers and strings in a tenth of the time; None where there is something to be looked at more closely."""
+        """Encode numbers and strings ten times as fast. None if the value needs the full check."""
         try:
             data = _encode(values)
             self._simple_reader.decode(data)
@@ -99,21 +100,25 @@ class Signature:
         return None if len(data) > self.limit or b"\\u0000" in data else data.decode()
 
     def encode_object(self, arguments: Mapping[str, Any]) -> str:
-        """The same for arguments that came as one object."""
+        """Encode arguments that the caller gave as one object."""
         if not isinstance(arguments, Mapping):
-            raise InvalidInput(f"{self.name}: the input is an object of arguments by name")
+            raise InvalidInput(
+                f"{self.name}: the input is an object of arguments by name, not {type(arguments).__name__}"
+            )
         return self.encode_arguments((), arguments)
 
     def decode_arguments(self, text: str | bytes) -> dict[str, Any]:
-        """What to call the function with, the injected parameter aside."""
+        """Decode the arguments of the function, without the injected one."""
         try:
             return self._read(text)
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: {error}") from None
 
     def encode_result(self, value: object) -> str:
-        """What was returned, checked by the return annotation as arguments are by theirs. None, Any, and what cannot be
-        read from JSON at all is not checked."""
+        """Encode the value that the handler returned, checked by the return annotation.
+
+        The type is not checked if the annotation is Any, or a type that cannot be read from JSON.
+        """
         if value is None and self._may_be_none:
             return "null"
         kind = self._result_type
@@ -125,8 +130,8 @@ class Signature:
             raise InvalidInput(f"{self.name}: result: {error}") from None
 
     def encode_output(self, value: object) -> str:
-        """The same for what a caller completes the job with: `-> None` says of a handler that it returns nothing, and
-        of what it, or a webhook, completes its job with nothing either."""
+        """Encode the output that `complete(…)` was given. With `-> None` it is not checked: the annotation says only
+        that the handler returns nothing, and a webhook may complete the job with any value."""
         if self._result_type is not types.NoneType:
             return self.encode_result(value)
         try:
@@ -143,7 +148,7 @@ class Signature:
             return decode(text)
 
     def decode_result(self, text: str | bytes) -> Any:
-        """As the return annotation says, or as plain JSON where the two do not agree."""
+        """Decode by the return annotation, or as plain JSON if the text does not fit the annotation."""
         try:
             return decode(text, self._result_type)
         except InvalidInput:
@@ -152,7 +157,8 @@ class Signature:
     def _find_injected(self, hints: dict[str, Any], injected: type) -> str | None:
         found = [name for name, hint in hints.items() if _mentions(hint, injected)]
         if len(found) > 1:
-            raise InvalidInput(f"{self.name}: {' and '.join(found)} are both the {injected.__name__}")
+            names = " and ".join(found)
+            raise InvalidInput(f"{self.name}: {names} are both the {injected.__name__}; declare one such parameter")
         return found[0] if found else None
 
     def _learn_parameters(self, given: list[inspect.Parameter]) -> None:
@@ -170,12 +176,13 @@ class Signature:
         try:
             self._reader  # noqa: B018
         except InvalidInput as error:
-            # A name that is missing inside a class may be defined further down in the module.
+            # Any other error may be a missing name, which the module may define further down.
             if isinstance(error.__cause__, TypeError):
                 raise InvalidInput(f"{self.name}: {error}") from None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a call by name, the injected one aside; `TypeError` as the call itself would raise it."""
+        """Return the arguments of a call by name, without the injected one. `TypeError` as Python's own call raises
+        it."""
         bound = self._signature.bind(*args, **kwargs).arguments
         return bound | (bound.pop(self._extra.name, {}) if self._extra is not None else {})
 
@@ -189,10 +196,10 @@ class Signature:
         if fits and names >= self._required and (names <= self._names or self._takes_extra(names)):
             return values
         try:
-            self._signature.bind(*args, **kwargs)  # only for its message: it takes longer than all the rest
+            self._signature.bind(*args, **kwargs)  # only for its message: it is slower than the checks above
         except TypeError as error:
             raise InvalidInput(f"{self.name}: {error}") from None
-        raise InvalidInput(f"{self.name}: {self.injected_name!r} is given by the worker")
+        raise InvalidInput(f"{self.name}: {self.injected_name!r} is given by the worker; leave it out")
 
     def _takes_extra(self, names: Container[str | None]) -> bool:
         return self._extra is not None and self.injected_name not in names
@@ -200,7 +207,7 @@ class Signature:
     def _read(self, text: str | bytes) -> dict[str, Any]:
         try:
             arguments = self._reader.decode(text)
-            if self._fields_are_names:  # three times as quick
+            if self._fields_are_names:  # three times as fast
                 values = msgspec.structs.asdict(arguments)
             else:
                 values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
@@ -215,20 +222,20 @@ class Signature:
     def _read_extra(self, text: str | bytes) -> dict[str, Any]:
         extra = {name: value for name, value in decode(text).items() if name not in self._names}
         if not self._takes_extra(extra):
-            raise InvalidInput(f"{self.injected_name!r} is given by the worker")
+            raise InvalidInput(f"{self.injected_name!r} is given by the worker; leave it out")
         return msgspec.convert(extra, dict[str, self._extra_type], dec_hook=load_special)  # type: ignore[name-defined]
 
     def _resolve(self, annotation: Any, otherwise: Any = Any) -> Any:
-        """The type that an annotation, or the text of one, stands for."""
+        """Return the type of an annotation, which may be written as text."""
         if annotation is inspect.Parameter.empty:
             return Any
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
         try:
-            return typing.get_type_hints(holder, self._module_names, self._names_in_sight, include_extras=True)["it"]
-        except Exception:  # whatever evaluating somebody's text may raise
+            return typing.get_type_hints(holder, self._module_names, self._known_names, include_extras=True)["it"]
+        except Exception:  # the text is the user's code, and may raise any error
             return otherwise
 
-    # The types are looked up at first use, when the whole module of the function has been read.
+    # The types are resolved at first use, because by then Python has read the whole module of the function.
 
     @cached_property
     def _types(self) -> dict[str, Any]:
@@ -262,7 +269,8 @@ class Signature:
 
     @cached_property
     def _simple_reader(self) -> msgspec.json.Decoder[Any]:
-        """Refuses what JSON, or 64 bits, cannot hold: an infinite number would have become null."""
+        """Reads simple arguments. It refuses an integer of more than 64 bits, and the null that msgspec writes for an
+        infinite number."""
         fields = {f"p{index}": name for index, name in enumerate(self._types)}
         hints = [(field, _BOUNDED.get(self._types[name], self._types[name])) for field, name in fields.items()]
         kinds = [(field, hint) if fields[field] in self._required else (field, hint, UNSET) for field, hint in hints]
@@ -283,12 +291,12 @@ class Signature:
 
     @cached_property
     def _fields_are_names(self) -> bool:
-        """Not every name of a parameter can be the name of a struct's field: then those are numbered."""
+        """Whether each parameter's name can name a field of a struct. Otherwise the fields get numbers."""
         return all(name[0].isalpha() and name.isascii() and name != "self" for name in self._types)
 
     @cached_property
     def _reader(self) -> msgspec.json.Decoder[Any]:
-        """Reads all arguments at once into a struct."""
+        """Reads all arguments into one struct."""
         for name, hint in (self._types | {"**": self._extra_type}).items():
             try:
                 msgspec.json.Decoder(hint)
@@ -307,7 +315,7 @@ class Signature:
 
 
 class NotReadable(Exception):
-    """A class that nothing can be read into from JSON: an annotation that names one says nothing of results."""
+    """The return annotation names a class that cannot be read from JSON, so it cannot check the result."""
 
 
 def _load_result(kind: Any, value: Any) -> Any:
@@ -325,7 +333,7 @@ _PLAIN_CONTAINERS = (Union, types.UnionType, list, dict, tuple, set)
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether neither bytes nor moments can come of it."""
+    """Whether a value of this type contains neither bytes nor a datetime."""
     if get_origin(hint) in _PLAIN_CONTAINERS:
         return all(_is_plain(inner) for inner in get_args(hint))
     return any(hint is plain for plain in _PLAIN)
@@ -346,7 +354,7 @@ def _result_hint(hint: Any, control: tuple[type, ...]) -> Any:
 
 
 def _inspect(function: Callable[..., Any]) -> inspect.Signature:
-    if sys.version_info >= (3, 14):  # where annotations are evaluated only now, and may not be there yet
+    if sys.version_info >= (3, 14):  # it evaluates annotations here, and their names may not be defined yet
         import annotationlib
 
         return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)

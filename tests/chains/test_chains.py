@@ -1,5 +1,4 @@
-"""Chains, blockers and order keys as a user of tasks and workers meets them. Numbers are those of the behaviours of
-the chain system that is rebuilt here (004)."""
+"""Chains, blockers and order keys as a user of tasks and workers meets them."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def work(app: Windlass, **options: Any) -> None:
     app.run_worker(until_idle=True, **({"concurrency": 5} | options))
 
 
-def test_004_1_chains_go_on_branch_loop_and_go_back(app: Windlass) -> None:
+def test_chains_continue_branch_loop_and_go_back(app: Windlass) -> None:
     @app.task
     async def start(n: int) -> Continue:
         return Continue(odd.call(n) if n % 2 else even.call(n))
@@ -50,7 +49,7 @@ def test_004_1_chains_go_on_branch_loop_and_go_back(app: Windlass) -> None:
     assert [job.chain_index for job in reversed(app.list(chain=jobs[1].id))] == [0, 1, 2, 3, 4]
 
 
-def test_004_1_one_continuation_for_a_completion(app: Windlass) -> None:
+def test_one_continuation_for_a_completion(app: Windlass) -> None:
     @app.task
     def step(n: int) -> None: ...
 
@@ -62,7 +61,7 @@ def test_004_1_one_continuation_for_a_completion(app: Windlass) -> None:
     assert app.counts()["pending"] == 1
 
 
-def test_004_5_unblocking_uses_the_later_of_schedule_and_now(app: Windlass) -> None:
+def test_unblocking_uses_the_later_of_schedule_and_now(app: Windlass) -> None:
     @app.task
     def first() -> None: ...
 
@@ -81,7 +80,7 @@ def test_004_5_unblocking_uses_the_later_of_schedule_and_now(app: Windlass) -> N
     assert later.refresh().state == "completed"
 
 
-def test_004_7_blockers_and_their_outputs(app: Windlass) -> None:
+def test_blockers_and_their_outputs(app: Windlass) -> None:
     @app.task
     async def number(n: int) -> int:
         return n * n
@@ -99,7 +98,7 @@ def test_004_7_blockers_and_their_outputs(app: Windlass) -> None:
     assert total.result() == [9, 1, 4, 7]
 
 
-def test_004_7_a_failed_blocker_holds_and_frees(app: Windlass) -> None:
+def test_a_failed_blocker_holds_and_frees(app: Windlass) -> None:
     broken = True
 
     @app.task(max_attempts=1)
@@ -123,7 +122,7 @@ def test_004_7_a_failed_blocker_holds_and_frees(app: Windlass) -> None:
     assert job.result() == ["yes"]
 
 
-def test_004_8_workerless_completion(app: Windlass) -> None:
+def test_workerless_completion(app: Windlass) -> None:
     @app.task(queue="people")
     async def approve(amount: int) -> bool:
         raise AssertionError("a person does this")
@@ -148,7 +147,7 @@ def test_004_8_workerless_completion(app: Windlass) -> None:
         refused.result()
 
 
-async def test_004_8_a_worker_that_runs_it_is_told(app: Windlass) -> None:
+async def test_a_worker_that_runs_it_learns_of_it(app: Windlass) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -168,7 +167,7 @@ async def test_004_8_a_worker_that_runs_it_is_told(app: Windlass) -> None:
     assert (await job.arefresh()).output == "by hand"
 
 
-def test_004_9_deleting(app: Windlass) -> None:
+def test_deleting(app: Windlass) -> None:
     @app.task
     def task() -> None: ...
 
@@ -183,7 +182,7 @@ def test_004_9_deleting(app: Windlass) -> None:
     assert app.counts().total == 0
 
 
-def test_004_12_awaiting_many_with_a_timeout(app: Windlass) -> None:
+def test_awaiting_many_with_a_timeout(app: Windlass) -> None:
     @app.task
     async def double(n: int) -> int:
         return 2 * n
@@ -195,9 +194,7 @@ def test_004_12_awaiting_many_with_a_timeout(app: Windlass) -> None:
     assert app.results([job.id for job in jobs]) == [0, 2, 4, 6, 8]
 
 
-async def test_004_12_awaiting_is_woken_by_a_hint_and_can_be_given_up(
-    app: Windlass, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_awaiting_is_woken_by_a_hint_and_can_be_given_up(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     line_is_up, waits, ends = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -233,7 +230,7 @@ async def test_004_12_awaiting_is_woken_by_a_hint_and_can_be_given_up(
     deafen()
 
 
-def test_awaiting_what_was_cancelled_or_is_gone(app: Windlass) -> None:
+def test_awaiting_a_job_that_was_cancelled_or_is_gone(app: Windlass) -> None:
     @app.task
     def task() -> None: ...
 
@@ -289,7 +286,7 @@ def test_bad_input_changes_nothing(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("fault", ["own chain", "unknown", "taken key", "kept key", "replaced key", "taken id"])
-def test_a_chain_that_cannot_go_on_fails_and_holds_up_nobody(app: Windlass, fault: str) -> None:
+def test_a_chain_that_cannot_continue_fails_and_holds_up_no_other(app: Windlass, fault: str) -> None:
     @app.task
     def last() -> str:
         return "end"

@@ -57,7 +57,7 @@ def test_a_chain_that_fails_further_on_counts(app: Windlass) -> None:
     assert job.refresh().output == [None]
 
 
-async def test_what_is_waited_for_is_ended_by_a_person(app: Windlass) -> None:
+async def test_a_blocker_is_ended_by_a_person(app: Windlass) -> None:
     with_tasks(app)
     blockers = [await app.aenqueue("fetch", {"number": 1}, delay="1h") for _ in range(3)]
     jobs = [await app.aenqueue("add", after=[one], if_failed="cancel") for one in blockers]
@@ -85,7 +85,7 @@ def test_explain_says_what_will_follow(app: Windlass) -> None:
         assert f"if_failed={then!r}" in app.explain(job.id)
 
 
-def test_it_says_what_is_wrong(app: Windlass) -> None:
+def test_the_error_says_why(app: Windlass) -> None:
     with_tasks(app)
     before = app.enqueue("fetch", {"number": 1})
     for wrong in ("fail", "", True, ["run"]):
@@ -124,7 +124,7 @@ def test_a_worker_loses_the_job_whose_chain_someone_continues(app: Windlass) -> 
 def test_a_continuation_that_cannot_be_leaves_the_job_as_it_was(app: Windlass) -> None:
     with_tasks(app)
     first = app.enqueue("fetch", {"number": 1})
-    with pytest.raises(InvalidInput, match="the chain that it belongs to"):
+    with pytest.raises(InvalidInput, match="wait for its own chain"):
         app.complete(first.id, Continue(app.tasks["fetch"].using(after=[first]).call(9)))
     assert first.refresh().state == "pending"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from uuid import UUID, uuid4
 
-from .entangled_pairs import OTHER, admit, after, completes, take
+from .dependent_pairs import OTHER, admit, after, completes, take
 from .pairs import Pair, pair, succeeded
 from .scene import Scene, settlement
 

@@ -19,6 +19,7 @@ from windlass.lifecycle import BLOCKED, LIVE, Event, allows
 from windlass.outcome import Settlement, decide, give_back
 from windlass.stores.store import Lease, Refusal, Store, may_be_handed_over
 
+from .dependents import Missing
 from .drawn import (
     ACTIONS,
     BATCHES,
@@ -33,8 +34,7 @@ from .drawn import (
     Hanging,
     hanging_jobs,
 )  # fmt: skip
-from .emptying import empty
-from .entanglement import Missing
+from .empty_store import empty
 from .model import Model, Taken
 from .scene import Scene
 

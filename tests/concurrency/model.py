@@ -18,7 +18,7 @@ from windlass.outcome import Settlement
 from windlass.policy import kept_seconds
 from windlass.stores.store import Blocker, Counts, Reason
 
-from .entanglement import HEAD, NOT_DUE, Edge, Entanglement, Key, ModelJob
+from .dependents import HEAD, NOT_DUE, Edge, Entanglement, Key, ModelJob
 
 
 class Taken(Exception):

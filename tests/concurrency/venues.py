@@ -16,6 +16,7 @@ from windlass.stores.sqlite.own import OwnLink
 from windlass.stores.store import Store
 
 HELD_UP_SECONDS = 0.1  # a step of MongoDB that takes longer waits for the other actor
+CONFLICTS = 3  # the server tries a write again as long as another transaction holds its document
 
 
 class Venue(ABC):
@@ -79,6 +80,7 @@ class MongoVenue(Venue):
     def __init__(self, connections: MongoConnections) -> None:
         self._target = connections.target
         self._clients = [connections.make_client() for _ in range(2)]
+        self._watcher = connections.make_client()
         self._links: list[SyncConnection] = []
 
     def links(self) -> list[Connection]:
@@ -90,7 +92,12 @@ class MongoVenue(Venue):
         return patient(make)
 
     def waits(self, link: SyncConnection, since: float) -> bool:
-        return time.monotonic() - since > HELD_UP_SECONDS
+        return time.monotonic() - since > HELD_UP_SECONDS or self._has_conflict()
+
+    def _has_conflict(self) -> bool:
+        in_conflict = {"ns": {"$regex": f"^{self._target.database}\\."}, "writeConflicts": {"$gte": CONFLICTS}}
+        pipeline: list[dict[str, Any]] = [{"$currentOp": {"allUsers": True}}, {"$match": in_conflict}]
+        return any(True for _ in self._watcher.admin.aggregate(pipeline))
 
     def _finish(self) -> None:
         for link in self._links:
@@ -98,7 +105,7 @@ class MongoVenue(Venue):
 
     def close(self) -> None:
         self._finish()
-        for client in self._clients:
+        for client in [self._watcher, *self._clients]:
             client.close()
 
 

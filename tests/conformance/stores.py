@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.concurrency.emptying import empty
+from tests.concurrency.empty_store import empty
 from windlass.stores.store import Store
 
 

@@ -1,4 +1,4 @@
-"""The queue pump (003), line by line: messages of sessions in one SQLite file."""
+"""The queue pump, line by line: messages of sessions in one SQLite file."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def run_python(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]
             process.send_signal(signal.SIGKILL)
 
 
-# 003.1
+# Claim
 
 
-async def test_003_1_claim_next_is_the_oldest_pending_of_that_session_or_none(messages: Messages) -> None:
-    """003.1: the oldest pending message of that session, or none."""
+async def test_claim_next_is_the_oldest_pending_of_that_session_or_none(messages: Messages) -> None:
+    """The oldest pending message of that session, or none."""
     assert await messages.claim_next("a") is None
     for content in ("first", "second"):
         await messages.enqueue("a", content)
@@ -87,8 +87,8 @@ async def test_003_1_claim_next_is_the_oldest_pending_of_that_session_or_none(me
     assert await messages.claim_next("c") is None
 
 
-async def test_003_1_claim_next_is_one_statement(messages: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """003.1: what takes the message is one statement, which also returns it: nothing is looked at before."""
+async def test_claim_next_is_one_statement(messages: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes the message is one statement, which also returns it: nothing is looked at before."""
     statements: list[str] = []
     connect = sqlite3.connect
 
@@ -118,8 +118,8 @@ async def claim_patiently(messages: Messages, session: str) -> Attempt | None:
             await asyncio.sleep(0.25)
 
 
-async def test_003_1_of_many_claimers_each_message_has_one(messages: Messages, fresh_sqlite_url: str) -> None:
-    """003.1: claimers with connections of their own never get the same message."""
+async def test_of_many_claimers_each_message_has_one(messages: Messages, fresh_sqlite_url: str) -> None:
+    """Claimers with connections of their own never get the same message."""
     for session in "abcdef":
         await messages.enqueue(session, f"of {session}")
     rivals = [Messages(fresh_sqlite_url) for _ in range(4)]
@@ -130,11 +130,11 @@ async def test_003_1_of_many_claimers_each_message_has_one(messages: Messages, f
     assert sorted(taken) == [f"of {session}" for session in "abcdef"]
 
 
-# 003.2
+# Order
 
 
-async def test_003_2_first_in_first_out_within_a_session(messages: Messages) -> None:
-    """003.2: also when two pumps serve the same session."""
+async def test_first_in_first_out_within_a_session(messages: Messages) -> None:
+    """Also when two pumps serve the same session."""
     recorder = Recorder()
     for number in range(20):
         await messages.enqueue("a", number)
@@ -147,8 +147,8 @@ async def test_003_2_first_in_first_out_within_a_session(messages: Messages) -> 
     assert recorder.contents == list(range(20))
 
 
-async def test_003_2_sessions_run_side_by_side(messages: Messages) -> None:
-    """003.2: three handlers that only end when all three are at work."""
+async def test_sessions_run_side_by_side(messages: Messages) -> None:
+    """Three handlers that only end when all three are at work."""
     together = asyncio.Barrier(3)
 
     async def handle(job: Job) -> None:
@@ -160,7 +160,7 @@ async def test_003_2_sessions_run_side_by_side(messages: Messages) -> None:
         await messages.app.aresults(jobs, timeout=60)
 
 
-# 003.3
+# Kills
 
 PUMPING = """
 import asyncio, os, sys
@@ -202,8 +202,8 @@ asyncio.run(main())
 
 
 @pytest.mark.timeout(300)
-def test_003_3_kill_9_again_and_again_and_the_next_goes_on(fresh_sqlite_url: str, tmp_path: Path) -> None:
-    """003.3: nothing in memory: pending or in processing, after a kill the next process goes on with it."""
+def test_after_kill_9_again_and_again_the_next_continues(fresh_sqlite_url: str, tmp_path: Path) -> None:
+    """Nothing in memory: pending or in processing, after a kill the next process goes on with it."""
     sessions, count = ("a", "b", "c"), 16
 
     async def fill() -> None:
@@ -244,8 +244,8 @@ def test_003_3_kill_9_again_and_again_and_the_next_goes_on(fresh_sqlite_url: str
         assert len(numbers) - count <= kills  # only what was in hand was begun once more
 
 
-def test_003_3_what_was_acknowledged_is_there_after_a_kill_of_the_sender(fresh_sqlite_url: str) -> None:
-    """003.3: a message whose enqueueing has returned is in the file, whatever happens to who sent it."""
+def test_an_acknowledged_message_survives_a_kill_of_the_sender(fresh_sqlite_url: str) -> None:
+    """A message whose enqueueing has returned is in the file, whatever happens to who sent it."""
     with run_python(SENDING, fresh_sqlite_url) as process:
         assert process.stdout is not None
         acknowledged = [int(process.stdout.readline()) for _ in range(25)]
@@ -266,8 +266,8 @@ def test_003_3_what_was_acknowledged_is_there_after_a_kill_of_the_sender(fresh_s
     assert len(there) <= len(acknowledged) + 1
 
 
-async def test_003_3_a_message_that_kills_its_process_each_time_has_failed_in_the_end(messages: Messages) -> None:
-    """003.3: and does not hold up its session for ever."""
+async def test_a_message_that_kills_its_process_each_time_has_failed_in_the_end(messages: Messages) -> None:
+    """And does not hold up its session for ever."""
     poison = await messages.enqueue("a", "poison")
     await messages.enqueue("a", "next")
     for _ in range(3):
@@ -279,11 +279,11 @@ async def test_003_3_a_message_that_kills_its_process_each_time_has_failed_in_th
     assert following.job.input == {"content": "next"}
 
 
-# 003.4
+# Wake-up and abort
 
 
-async def test_003_4_wakes_on_an_event_and_does_not_look_meanwhile(messages: Messages) -> None:
-    """003.4: while nothing happens it does not ask the database; a message wakes it."""
+async def test_wakes_on_an_event_and_does_not_look_meanwhile(messages: Messages) -> None:
+    """While nothing happens it does not ask the database; a message wakes it."""
     recorder = Recorder()
     pump = Pump(messages, "a", recorder.handle)
     task = asyncio.create_task(pump.run())
@@ -300,8 +300,8 @@ async def test_003_4_wakes_on_an_event_and_does_not_look_meanwhile(messages: Mes
     await asyncio.wait_for(task, 20)
 
 
-async def test_003_4_a_message_of_another_process_wakes_it_too(messages: Messages, fresh_sqlite_url: str) -> None:
-    """003.4: who enqueues need not be who pumps."""
+async def test_a_message_of_another_process_wakes_it_too(messages: Messages, fresh_sqlite_url: str) -> None:
+    """Who enqueues need not be who pumps."""
     recorder = Recorder()
     pump = Pump(messages, "a", recorder.handle)
     task = asyncio.create_task(pump.run())
@@ -313,8 +313,8 @@ async def test_003_4_a_message_of_another_process_wakes_it_too(messages: Message
     assert recorder.contents[:3] == [0, 1, 2]
 
 
-async def test_003_4_an_abort_ends_it_at_once_while_it_waits(messages: Messages) -> None:
-    """003.4: not when the next message comes, nor when the idle timeout is over."""
+async def test_an_abort_ends_it_at_once_while_it_waits(messages: Messages) -> None:
+    """Not when the next message comes, nor when the idle timeout is over."""
     pump = Pump(messages, "a", Recorder().handle)
     task = asyncio.create_task(pump.run())
     await until(lambda: pump.looks > 0)
@@ -322,8 +322,8 @@ async def test_003_4_an_abort_ends_it_at_once_while_it_waits(messages: Messages)
     await asyncio.wait_for(task, 20)
 
 
-async def test_003_4_an_abort_gives_back_what_is_in_hand(messages: Messages) -> None:
-    """003.4: the handler is interrupted, and its message is pending as if it had not been begun."""
+async def test_an_abort_gives_back_the_message_in_hand(messages: Messages) -> None:
+    """The handler is interrupted, and its message is pending as if it had not been begun."""
     begun, ended = asyncio.Event(), []
 
     async def endless(job: Job) -> None:
@@ -343,11 +343,11 @@ async def test_003_4_an_abort_gives_back_what_is_in_hand(messages: Messages) -> 
     assert (ended, now.state, now.attempt) == ([job.id], "pending", 0)
 
 
-# 003.5
+# Success and failure
 
 
-async def test_003_5_success_confirms_an_exception_fails_and_the_loop_goes_on(messages: Messages) -> None:
-    """003.5: one pump, from the first message to the last."""
+async def test_success_confirms_an_exception_fails_and_the_loop_continues(messages: Messages) -> None:
+    """One pump, from the first message to the last."""
     recorder = Recorder()
     async with Station(messages, recorder.handle) as station:
         jobs = [await station.send("a", content) for content in ("good", "bad one", "better")]
@@ -361,11 +361,11 @@ async def test_003_5_success_confirms_an_exception_fails_and_the_loop_goes_on(me
     assert recorder.contents == ["good", "bad one", "better"]
 
 
-# 003.6
+# Idle timeout
 
 
-async def test_003_6_a_failed_message_that_is_pending_again_wakes_the_pump(messages: Messages) -> None:
-    """003.6: whoever brings it back, here by the app alone."""
+async def test_a_failed_message_that_is_pending_again_wakes_the_pump(messages: Messages) -> None:
+    """Whoever brings it back, here by the app alone."""
     recorder = Recorder()
     job = await messages.enqueue("a", "bad one")
     pump = Pump(messages, "a", recorder.handle)
@@ -378,10 +378,10 @@ async def test_003_6_a_failed_message_that_is_pending_again_wakes_the_pump(messa
     await asyncio.wait_for(task, 20)
 
 
-async def test_003_6_an_idle_timeout_ends_it_and_a_message_resets_that(
+async def test_an_idle_timeout_ends_it_and_a_message_resets_that(
     messages: Messages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """003.6: three minutes if nothing is said; only a message counts, not a mere wake-up."""
+    """Three minutes if nothing is said; only a message counts, not a mere wake-up."""
     assert Settings().idle_seconds == 180
     loop, passed = asyncio.get_running_loop(), [0]
     read_clock = loop.time
@@ -411,8 +411,8 @@ async def test_003_6_an_idle_timeout_ends_it_and_a_message_resets_that(
     await asyncio.wait_for(task, 20)
 
 
-async def test_003_6_a_message_after_the_idle_timeout_has_a_new_pump(messages: Messages) -> None:
-    """003.6: the end of a pump is no end of its session."""
+async def test_a_message_after_the_idle_timeout_has_a_new_pump(messages: Messages) -> None:
+    """The end of a pump is no end of its session."""
     recorder = Recorder()
     async with Station(messages, recorder.handle, Settings(idle_seconds=0.1)) as station:
         await station.send("a", 1)
@@ -423,11 +423,11 @@ async def test_003_6_a_message_after_the_idle_timeout_has_a_new_pump(messages: M
         await recorder.wait_for(2)
 
 
-# 003.7
+# Errors of the claim
 
 
-async def test_003_7_a_transient_error_of_the_claim_is_retried(tmp_path: Path) -> None:
-    """003.7: after 250 ms, three times: the file's folder is not there at first, as on a disk that is not mounted."""
+async def test_a_transient_error_of_the_claim_is_retried(tmp_path: Path) -> None:
+    """After 250 ms, three times: the file's folder is not there at first, as on a disk that is not mounted."""
     assert (Settings().retries, Settings().retry_seconds) == (3, 0.25)
     messages, recorder = Messages(f"sqlite:///{tmp_path / 'disk' / 'messages.db'}"), Recorder()
     pump = Pump(messages, "a", recorder.handle)
@@ -443,8 +443,8 @@ async def test_003_7_a_transient_error_of_the_claim_is_retried(tmp_path: Path) -
     await messages.app.aclose()
 
 
-async def test_003_7_an_error_that_stays_ends_the_pump_with_it(tmp_path: Path) -> None:
-    """003.7: four looks in all, 250 ms apart."""
+async def test_an_error_that_stays_ends_the_pump_with_it(tmp_path: Path) -> None:
+    """Four looks in all, 250 ms apart."""
     messages = Messages(f"sqlite:///{tmp_path / 'disk' / 'messages.db'}")
     pump = Pump(messages, "a", Recorder().handle)
     started = time.monotonic()
@@ -455,11 +455,11 @@ async def test_003_7_an_error_that_stays_ends_the_pump_with_it(tmp_path: Path) -
     await messages.app.aclose()
 
 
-# 003.8
+# Deduplication, depth, pruning
 
 
-async def test_003_8_deduplicated_by_session_and_tool_use(messages: Messages) -> None:
-    """003.8: within the session, also when the first is done, and when both come at once; a null id never is."""
+async def test_deduplicated_by_session_and_tool_use(messages: Messages) -> None:
+    """Within the session, also when the first is done, and when both come at once; a null id never is."""
     first = await messages.enqueue("a", 1, tool_use_id="use 1")
     assert first.created
     again = await messages.enqueue("a", 1, tool_use_id="use 1")
@@ -476,8 +476,8 @@ async def test_003_8_deduplicated_by_session_and_tool_use(messages: Messages) ->
     assert len({job.id for job in without}) == 3
 
 
-async def test_003_8_depth_counts_pending_and_processing(messages: Messages) -> None:
-    """003.8: not what is done, not what failed, not another session's."""
+async def test_depth_counts_pending_and_processing(messages: Messages) -> None:
+    """Not what is done, not what failed, not another session's."""
     for number in range(4):
         await messages.enqueue("a", number)
     await messages.enqueue("b", 0)
@@ -494,8 +494,8 @@ async def test_003_8_depth_counts_pending_and_processing(messages: Messages) -> 
     assert (await messages.depth("b"), await messages.depth("c")) == (1, 0)
 
 
-async def test_003_8_failed_messages_are_pruned(fresh_sqlite_url: str) -> None:
-    """003.8: when they have been kept for as long as was said, and no sooner."""
+async def test_failed_messages_are_pruned(fresh_sqlite_url: str) -> None:
+    """When they have been kept for as long as was said, and no sooner."""
     brief, lasting = Messages(fresh_sqlite_url, keep=1), Messages(fresh_sqlite_url)
     jobs = [await brief.enqueue("a", "gone soon"), await lasting.enqueue("a", "kept for a day")]
     failed_at = time.monotonic()

@@ -19,8 +19,9 @@ import msgspec
 
 from windlass import Attempt, Windlass
 from windlass.stores.store import Refusal
-from windlass.worker.settler import Ended
+from windlass.worker.outbox import NextJob
 from windlass.worker.worker import Worker
+from windlass.worker.writer import Ended
 
 from .history import Event, History
 
@@ -28,6 +29,7 @@ app = Windlass()
 if "HISTORY" in os.environ:  # as `windlass worker` imports it
     history = History(Path(os.environ["HISTORY"]))
 
+HELD_LEASE_SECONDS = 4.0
 POISONS = ("exit", "signal", "recursion", "memory", "abort")
 
 
@@ -51,12 +53,13 @@ async def fragile(attempt: Attempt, seconds: float) -> str:
     return "done"
 
 
-@app.task(lease="8s", backoff="20ms")
+@app.task(lease=HELD_LEASE_SECONDS, backoff="20ms")
 async def holds_the_interpreter(attempt: Attempt) -> str:
     """For three leases; nothing else of this process runs meanwhile, as in a regular expression that goes astray."""
     note("started", attempt)
     await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
-    ctypes.PyDLL(None).usleep(24_500_000)  # it does not let go of the interpreter's lock
+    microseconds = int((3 * HELD_LEASE_SECONDS + 0.5) * 1_000_000)
+    ctypes.PyDLL(None).usleep(microseconds)  # it does not let go of the interpreter's lock
     note("ended", attempt)
     return "done"
 
@@ -96,7 +99,11 @@ def hoard() -> None:
 class Told(Worker):
     """Notes what it is told of its settlements, before anything else comes of it."""
 
-    def _settled(self, batch: list[Ended], refusals: list[Refusal], followed: bool) -> None:
+    async def _open(self) -> None:
+        await super()._open()
+        self.outbox.written = self._note_written
+
+    def _note_written(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
         refused = {(refusal.id, refusal.token) for refusal in refusals}
         history.note(
             *(
@@ -110,7 +117,7 @@ class Told(Worker):
                 for attempt, settlement in batch
             )
         )
-        super()._settled(batch, refusals, followed)
+        self.attempts.written(batch, refusals, next_job)
 
 
 def serve() -> None:

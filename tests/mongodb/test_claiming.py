@@ -42,7 +42,7 @@ def test_a_claim_that_others_disturb_is_filled_from_what_follows(store: MongoSto
     assert len(drive(operation, connection)) == 10
 
 
-def test_a_claim_that_is_disturbed_twice_goes_on_with_what_it_has_seen(store: MongoStore) -> None:
+def test_a_claim_that_is_disturbed_twice_continues_with_the_jobs_it_has_seen(store: MongoStore) -> None:
     """Its second look found all that is left, more than it has room for: what it did not choose is still there."""
     enqueue(store, *(new() for _ in range(30)))
     connection = Disturbed(store)
@@ -63,7 +63,7 @@ def test_an_answer_that_was_lost_is_read_again(store: MongoStore) -> None:
     assert len(drive(operation, Disturbed(store, lost=True))) == 1
 
 
-def test_what_is_rewritten_before_it_is_taken_is_taken_as_it_was_rewritten(store: MongoStore) -> None:
+def test_a_job_that_is_rewritten_before_the_claim_is_taken_as_rewritten(store: MongoStore) -> None:
     unique = {"unique_key": "k", "unique_until": "claimed"}
     job, other = new(input='{"n":1}', **unique), new()
     enqueue(store, job, other)

@@ -127,7 +127,7 @@ def test_each_job_gets_its_own_output(store: MongoStore) -> None:
     assert str(get(store, jobs[-1].id).error) == "$E"
 
 
-def test_what_is_not_kept_leaves_no_trace(store: MongoStore) -> None:
+def test_a_job_that_is_not_kept_leaves_no_trace(store: MongoStore) -> None:
     id = finish(store, keep_seconds=0)
     assert raw(store, "jobs").count_documents({"_id": id}) == 0
     assert store.connections.run(store.counts).total == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -112,3 +115,32 @@ def test_async_named_cursors_work(app: Windlass) -> None:
 
     job = run(app, handler)
     assert (job.state, job.output) == ("completed", 5)
+
+
+@pytest.mark.timeout(60)
+def test_notifications_that_a_task_still_waits_for(app: Windlass) -> None:
+    kept: list[Any] = []
+
+    async def consume(connection: Any) -> None:
+        kept.extend([notice async for notice in connection.notifies()])
+
+    async def handler(attempt: Attempt) -> None:
+        async with attempt.transaction() as connection:
+            kept.append(asyncio.create_task(consume(connection)))
+            await asyncio.sleep(0.2)
+
+    assert refused(run(app, handler))
+
+
+@pytest.mark.timeout(60)
+def test_notifications_that_a_thread_still_waits_for(app: Windlass) -> None:
+    def consume(connection: Any) -> None:
+        with suppress(Exception):
+            list(connection.notifies())
+
+    def handler(attempt: Attempt) -> None:
+        with attempt.transaction() as connection:
+            threading.Thread(target=consume, args=(connection,), daemon=True).start()
+            time.sleep(0.2)
+
+    assert refused(run(app, handler))

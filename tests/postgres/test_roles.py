@@ -1,4 +1,4 @@
-"""The statements of docs/roles.md: each role does its work, and nothing else."""
+"""The statements of docs/how-to/restrict-postgresql-roles.md: each role does its work, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from windlass import Attempt, Continue, Job, Unique, Windlass, WindlassError
 
-PAGE = Path(__file__).parents[2] / "docs" / "roles.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "restrict-postgresql-roles.md"
 BLOCKS = dict(re.findall(r"^```sql ([^\n]+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
 

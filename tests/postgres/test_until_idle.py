@@ -13,7 +13,7 @@ from windlass import Windlass
 async def test_a_job_that_is_locked_for_a_moment_is_run(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.worker.pump.LOCKED_SECONDS", 60.0)
+    monkeypatch.setattr("windlass.worker.turn.LOCKED_SECONDS", 60.0)
     app = Windlass(fresh_postgres_url)
 
     @app.task
@@ -32,7 +32,7 @@ async def test_a_job_that_is_locked_for_a_moment_is_run(
     await app.aclose()
 
 
-async def test_what_is_not_for_it_does_not_keep_it(fresh_postgres_url: str) -> None:
+async def test_jobs_for_others_do_not_keep_it(fresh_postgres_url: str) -> None:
     app = Windlass(fresh_postgres_url)
     await app.aenqueue("unknown")
     await app.aenqueue("held", queue="paused")

@@ -82,7 +82,7 @@ def test_those_that_waited_share_one_commit(scene: Scene) -> None:
     scene.writer.close()
 
 
-def test_one_that_fails_takes_nobody_with_it(scene: Scene) -> None:
+def test_an_operation_that_fails_undoes_no_other(scene: Scene) -> None:
     failure = RuntimeError("no")
     assert scene.together(add("a"), add("b", then=failure), add("c")) == ["a", failure, "c"]
     assert scene.things == ["a", "c"]

@@ -1,4 +1,4 @@
-"""Cron lines: which moments they mean, also where clocks are moved (T3), and what is refused."""
+"""Cron lines: which moments they mean, also where clocks are moved, and what is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_line_with_a_star_keeps_its_interval(zone: str, spring: datetime, autu
 @pytest.mark.parametrize(
     "line", ["30 2 * * *", "*/20 2 * * *", "0,30 1-3 * * *", "7 */2 * * *", "15 2 * * 0", "@weekly"]
 )
-def test_whoever_asks_and_whenever_the_ticks_are_the_same(line: str, zone: str) -> None:
+def test_the_ticks_are_the_same_for_all_who_ask_at_any_time(line: str, zone: str) -> None:
     cron, every, random = read_cron(line, zone), ticks(line, zone), Random(line + zone)
     moments = [START + timedelta(seconds=random.randrange(364 * 86_400)) for _ in range(50)]
     for moved in ("2025-03-09 06:00", "2025-03-30 00:00", "2025-10-26 00:00", "2025-11-02 04:00"):
@@ -97,7 +97,7 @@ def test_names_are_known_and_sunday_is_0_and_7() -> None:
         *("* " * 200, None, 5, ["* * * * *"], "0 0 * * 5#9"),
     ],
 )
-def test_what_is_no_cron_line_is_refused(line: object) -> None:
+def test_a_line_that_is_not_cron_is_refused(line: object) -> None:
     with pytest.raises(InvalidInput):
         read_cron(line)  # type: ignore[arg-type]
 

@@ -94,7 +94,7 @@ def test_accepted(value, seconds):
         "PT10M5",
     ],
 )
-def test_refused_with_what_is_accepted(value):
+def test_a_refusal_names_the_accepted_forms(value):
     with pytest.raises(InvalidInput, match="a duration is a timedelta") as refusal:
         to_timedelta(value)
     assert len(str(refusal.value)) < 400

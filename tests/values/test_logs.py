@@ -36,7 +36,7 @@ def test_whatever_it_is_it_is_one_harmless_line(value: object) -> None:
     one_line(value).encode()
 
 
-def test_what_is_harmless_stays_as_it_is_and_is_not_too_long() -> None:
+def test_harmless_text_stays_as_it_is_and_is_not_too_long() -> None:
     assert one_line("größer\\ als 1 🚀") == "größer\\ als 1 🚀"
     assert one_line(HOSTILE).startswith(r"a\r\n2031-01-01 ERROR forged\x1b[2J")
     assert len(one_line("x" * 1_000_000)) < 3_000
@@ -69,7 +69,7 @@ def test_no_line_of_a_traceback_can_pass_for_a_message(caplog: pytest.LogCapture
     assert record.exc_info[0] is ValueError
 
 
-def test_what_is_not_wanted_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_below_the_level_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "windlass.test")
     Log("windlass.test").info("%s", Unspeakable())
     assert records_of(caplog) == []

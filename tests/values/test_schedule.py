@@ -34,7 +34,7 @@ def test_one_for_all_that_was_missed() -> None:
     assert firing.next_at == NOON + timedelta(days=400, minutes=1)
 
 
-def test_skip_lets_go_what_was_missed_and_not_what_is_merely_late() -> None:
+def test_skip_drops_missed_ticks_and_keeps_late_ones() -> None:
     assert made(schedule(catch_up="skip"), NOON + 9 * SECOND) == [NOON]
     assert made(schedule(catch_up="skip"), NOON + MINUTE + 2 * SECOND) == [NOON + MINUTE]
     firing = decide_firing(schedule(catch_up="skip"), NOON + 30 * SECOND)
@@ -56,7 +56,7 @@ def test_a_scheduler_that_was_there_all_the_time_makes_all_that_fell_due(catch_u
     assert made(due, NOON + 3.5 * SECOND, NOON - 0.1 * SECOND) == [NOON + number * SECOND for number in range(4)]
 
 
-def test_a_scheduler_that_slept_for_long_has_missed_what_was_meanwhile() -> None:
+def test_a_scheduler_that_slept_for_long_has_missed_the_ticks_meanwhile() -> None:
     due = schedule("@every 20s")
     assert made(due, NOON + 65 * SECOND, NOON - SECOND) == [NOON + 60 * SECOND]
     assert made(due, NOON + 75 * SECOND, NOON - SECOND) == [NOON + 60 * SECOND]

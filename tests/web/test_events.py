@@ -66,7 +66,7 @@ async def test_events_tell_of_work_and_figures(app: Windlass, web: Starlette, se
                 break
             await asyncio.sleep(0.01)
         assert not web.state.events.clients
-        assert web.state.events._looking is None
+        assert web.state.events._polling is None
 
 
 async def test_who_only_asks_for_the_head_is_not_kept(web: Starlette, server: str) -> None:

@@ -75,7 +75,7 @@ async def test_a_job_expires_at_a_moment_or_after_a_while(app: Windlass, client:
     assert "moment with a timezone" in expires["description"]
 
 
-async def test_002_8_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
+async def test_the_newest_failures_with_their_errors(app: Windlass, client: Client) -> None:
     """The first that was enqueued is the last to fail."""
     late = await app.aenqueue("fail", {"reason": "late"}, delay="1h")
     for number in range(25):
@@ -214,7 +214,7 @@ async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> 
         ("", 422, "type"),
     ],
 )
-async def test_a_bad_request_is_told_so_and_changes_nothing(
+async def test_a_bad_request_is_refused_and_changes_nothing(
     app: Windlass, client: Client, body: str, status: int, says: str
 ) -> None:
     answer = await client().post("/v1/jobs", content=body, headers={"content-type": "application/json"})

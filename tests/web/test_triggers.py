@@ -40,7 +40,7 @@ async def test_a_signed_request_starts_the_task_once(app: Windlass, client: Clie
         {"X-Windlass-Timestamp": "9" * 400, "X-Windlass-Signature": "sha256=0"},
     ],
 )
-async def test_what_is_not_signed_does_nothing(app: Windlass, client: Client, headers: dict[str, str]) -> None:
+async def test_an_unsigned_request_does_nothing(app: Windlass, client: Client, headers: dict[str, str]) -> None:
     assert (await client(None).post("/v1/triggers/deploy", content=BODY, headers=headers)).status_code == 401
     assert (await client(None).post("/v1/triggers/unknown", content=BODY, headers=headers)).status_code == 401
     assert (await app.acounts()).total == 0

@@ -57,6 +57,12 @@ def echo(number: int) -> int:
     return number
 
 
+def dies_with_its_job(pipe: Any, _parent: int) -> None:
+    _, _, token, _ = pipe.recv()
+    pipe.send((token, "begun", None))
+    os._exit(9)
+
+
 def dies_at_once(_pipe: object, _parent: int) -> None:
     """In the place of `processes.serve`."""
     os._exit(3)

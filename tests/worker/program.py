@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import os
 import re
 import time
@@ -20,7 +18,7 @@ def note(word: str) -> None:
         file.write(f"{word}\n")
 
 
-@app.task(lease="2s", backoff="100ms", max_attempts=3)
+@app.task(lease="1s", backoff="100ms", max_attempts=3)
 def dies(attempt: Attempt) -> None:
     note(f"dies {attempt.number}")
     os._exit(9)
@@ -36,7 +34,7 @@ def sleeps(seconds: float, name: str) -> str:
     return name
 
 
-@app.task(lease="5s", backoff="100ms")
+@app.task(lease="3s", backoff="100ms")
 def waits(name: str) -> str:
     """Until the test lets it go."""
     note(f"start {name}")
@@ -48,17 +46,10 @@ def waits(name: str) -> str:
     return name
 
 
-@app.task(lease="8s", backoff="100ms")
+@app.task(lease="4s", backoff="100ms")
 async def blocks_the_loop(seconds: float) -> None:
     note("block")
     time.sleep(seconds)  # noqa: ASYNC251 - just that
-
-
-@app.task(lease="8s", backoff="100ms")
-async def holds_the_interpreter() -> None:
-    note("hold")
-    await asyncio.sleep(0.3)  # a lock of SQLite's that this process has meanwhile would be held as long
-    ctypes.PyDLL(None).usleep(10_000_000)  # it does not let go of the interpreter's lock
 
 
 @app.task(isolation="process", timeout="1s", max_attempts=1)

@@ -10,8 +10,9 @@ import pytest
 
 from windlass import Attempt, StoreUnavailable, Windlass
 from windlass.operation import Operation
-from windlass.worker.buffer import MOST_AHEAD, STALE_SECONDS
-from windlass.worker.settler import BATCHES_WAITING, MOST_BYTES, MOST_ROWS
+from windlass.worker.buffer import STALE_SECONDS
+from windlass.worker.ledger import MOST_AHEAD
+from windlass.worker.outbox import BATCHES_WAITING, MOST_BYTES, MOST_ROWS
 from windlass.worker.worker import Worker
 
 from .conftest import until
@@ -20,8 +21,8 @@ SLOTS = 50
 
 
 class Slow:
-    """The app, as the settler knows it, on a store that is slower than the handlers, however slow they are: it writes a
-    batch when the settler is full, or nothing more will come, and then takes its time. Notes what waits meanwhile."""
+    """The app, as the outbox knows it, on a store that is slower than the handlers, however slow they are: it writes a
+    batch when that is full, or nothing more will come, and then takes its time. Notes what waits meanwhile."""
 
     def __init__(self, app: Windlass, worker: Worker, seconds: float) -> None:
         self.app, self.store, self.worker, self.seconds = app, app.store, worker, seconds
@@ -29,7 +30,7 @@ class Slow:
 
     async def arun_for_worker(self, make: Callable[[], Operation[Any]]) -> Any:
         self.batches += 1
-        while self.seconds and not self.worker.settler.full and not self.is_over():  # noqa: ASYNC110, nobody tells
+        while self.seconds and not self.worker.ledger.is_full and not self.is_over():  # noqa: ASYNC110, nobody tells
             await asyncio.sleep(0.01)
         for _ in range(10):
             await asyncio.sleep(self.seconds / 10)
@@ -38,28 +39,28 @@ class Slow:
 
     def is_over(self) -> bool:
         worker, pump = self.worker, self.worker.pump
-        nothing_found = pump.idle and not pump._in_round and not len(worker.buffer) and not worker.running
+        nothing_found = pump.turn.idle and not len(worker.buffer) and not worker.running
         return nothing_found or worker.stopping.asked.is_set()
 
     def look(self) -> None:
-        waiting = self.worker.settler.waiting
+        waiting = self.worker.outbox.waiting
         self.most_waiting = max(self.most_waiting, len(waiting))
         self.most_bytes = max(self.most_bytes, sum(len(settlement.output or "") for _, settlement in waiting))
 
 
 async def slowed(app: Windlass, worker: Worker, seconds: float) -> Slow:
-    await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
-    worker.settler.app = slow = Slow(app, worker, seconds)  # type: ignore[assignment]
+    await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
+    worker.outbox.app = slow = Slow(app, worker, seconds)  # type: ignore[assignment]
     return slow
 
 
-async def test_a_slow_store_bounds_what_waits_and_what_is_claimed(app: Windlass) -> None:
+async def test_a_slow_store_bounds_waiting_outcomes_and_claims(app: Windlass) -> None:
     @app.task
     async def quick(n: int) -> None: ...
 
     most_claimed = 0
     async with app.worker(concurrency=SLOTS) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(8000)])
         while worker.completed < 8000:
             most_claimed = max(most_claimed, (await app.acounts()).running)
@@ -79,7 +80,7 @@ async def test_a_store_that_stalls_gets_nothing_back_that_was_claimed(app: Windl
     async with app.worker(concurrency=SLOTS) as worker:
         slow = await slowed(app, worker, 2 * STALE_SECONDS)
         await app.aenqueue_many([quick.call(n) for n in range(6000)])
-        await until(lambda: worker.settler.full, 45)
+        await until(lambda: worker.ledger.is_full, 45)
         batches = slow.batches
         await until(lambda: slow.batches > batches)
         assert slow.most_waiting <= BATCHES_WAITING * MOST_ROWS + SLOTS
@@ -93,7 +94,7 @@ async def test_large_results_are_bounded_by_their_bytes(app: Windlass) -> None:
         return "x" * 500_000
 
     async with app.worker(concurrency=10) as worker:
-        slow = await slowed(app, worker, 0.6)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([large.call() for _ in range(100)])
         await until(lambda: worker.completed == 100, 60)
     assert slow.most_bytes > MOST_BYTES, "it was never held up: this shows nothing"
@@ -105,9 +106,9 @@ async def test_when_the_store_is_quick_again_the_worker_does_not_wait_for_its_po
     async def quick(n: int) -> None: ...
 
     async with app.worker(concurrency=SLOTS, poll_interval="60s") as worker:
-        slow = await slowed(app, worker, 1.0)
+        slow = await slowed(app, worker, 0.3)
         await app.aenqueue_many([quick.call(n) for n in range(6000)])
-        await until(lambda: worker.settler.full, 45)
+        await until(lambda: worker.ledger.is_full, 45)
         slow.seconds = 0.0
         await until(lambda: worker.completed == 6000, 45)
 
@@ -118,9 +119,9 @@ async def test_a_worker_that_is_held_up_stops_in_order(app: Windlass) -> None:
 
     worker = app.worker(concurrency=SLOTS, grace="60s")
     running = asyncio.create_task(worker.run())
-    await slowed(app, worker, 0.5)
+    await slowed(app, worker, 0.3)
     await app.aenqueue_many([quick.call(n) for n in range(6000)])
-    await until(lambda: worker.settler.full, 45)
+    await until(lambda: worker.ledger.is_full, 45)
     worker.stop()
     await asyncio.wait_for(running, 75)
     counts = await app.acounts()
@@ -151,7 +152,7 @@ async def test_what_lies_ready_is_given_back_where_jobs_turn_out_to_be_long(app:
     assert sorted(ran) == list(range(60))
 
 
-async def test_what_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_was_claimed_in_vain_is_given_back(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim is made, and what the job waited for cannot be read: the queue's limit is not used up by that."""
 
     @app.task(queue="narrow")

@@ -14,7 +14,7 @@ from windlass import Attempt, Continue, Windlass
 from windlass.operation import Operation
 from windlass.outcome import Settlement
 from windlass.stores.store import Refusal
-from windlass.worker.settler import MOST_BYTES
+from windlass.worker.outbox import MOST_BYTES
 
 from .conftest import until
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from windlass import JobCancelled, Windlass
+from windlass.worker.bell import Reasons
+from windlass.worker.turn import Rest
 
 from .conftest import until
 from .rows import rewrite
@@ -87,7 +89,7 @@ async def test_blocked_jobs_expire_too(app: Windlass) -> None:
     assert {str((await job.arefresh()).error).split(":")[0] for job in jobs} == {"Expired"}
 
 
-def test_t4_a_moment_that_no_calendar_has_stops_nobody(fresh_postgres_url: str) -> None:
+def test_a_moment_beyond_the_calendar_stops_no_worker(fresh_postgres_url: str) -> None:
     with closing(Windlass(fresh_postgres_url)) as app:
         jobs = [app.enqueue("some", {}) for _ in range(3)]
         for job, moment in zip(jobs, ("-infinity", "0044-03-15 BC", "infinity"), strict=True):
@@ -116,15 +118,15 @@ async def test_a_job_that_is_due_and_cannot_be_had_is_not_asked_for_without_paus
     await app.aenqueue("somebody_elses", {})
     rounds = 0
     async with app.worker(poll_interval="60s") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
-        claim = worker.pump.round
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
+        act = worker.pump._act
 
-        async def counted() -> tuple[int, int]:
+        async def counted(reasons: Reasons) -> Rest:
             nonlocal rounds
             rounds += 1
-            return await claim()
+            return await act(reasons)
 
-        worker.pump.round = counted  # type: ignore[method-assign]
+        worker.pump._act = counted  # type: ignore[method-assign]
         await asyncio.sleep(2.0)
         assert rounds < 40
         job = await mine.using(delay="300ms").aenqueue()

@@ -1,4 +1,4 @@
-"""Handlers of every kind, and whatever they do: P1 to P6."""
+"""Handlers of every kind, and whatever they do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_async_and_sync_handlers_run_and_are_given_their_attempt(app: Windlass) 
     assert [job.result() for job in jobs] == [[1, 1, True, "acme"], [2, 1]]
 
 
-def test_whoever_holds_a_job_is_on_the_list_of_workers(app: Windlass) -> None:
+def test_a_worker_that_holds_a_job_is_on_the_list_of_workers(app: Windlass) -> None:
     @app.task
     async def whose(attempt: Attempt) -> bool:
         return attempt.job.worker in {worker.name for worker in await app.aworkers()}
@@ -121,7 +121,7 @@ class Unspeakable(Exception):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_is_raised_is_recorded_and_the_worker_goes_on(app: Windlass, error: BaseException, seen: str) -> None:
+def test_any_exception_is_recorded_and_the_worker_continues(app: Windlass, error: BaseException, seen: str) -> None:
     @app.task(max_attempts=1)
     async def bad() -> None:
         raise error

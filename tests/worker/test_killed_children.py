@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from windlass import Windlass
+from windlass.worker import child as child_side
 from windlass.worker import processes
 
 from . import children
@@ -88,7 +89,7 @@ async def test_children_that_all_die_before_they_have_the_job_spend_no_attempt(
     app = Windlass(fresh_sqlite_url)
     app.migrate()
     which = app.task(isolation="process", max_attempts=1)(children.which.function)
-    started, child, serve = [], processes._Child, processes.serve
+    started, child, serve = [], processes._Child, child_side.serve
 
     def start() -> processes._Child:
         started.append(1)

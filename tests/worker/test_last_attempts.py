@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ import pytest
 
 from tests.proxy import Proxy
 from windlass import Attempt, Job, StoreUnavailable, Windlass
-from windlass.operation import Operation, Statement
+from windlass.operation import Operation, Sleep, Statement
 from windlass.stores.sql.query import Query
 from windlass.stores.store import ClaimRequest, Lease, Refusal
 from windlass.worker.processes import CHILD_NAME
@@ -93,7 +94,7 @@ async def test_a_last_attempt_whose_claim_was_not_answered_is_adopted_when_the_s
         app.store.claim = losing  # type: ignore[method-assign]
         worker = app.worker(concurrency=5, poll_interval="200ms", rescue_interval="500ms")
         running = asyncio.create_task(worker.run())
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         jobs = await direct.aenqueue_many([once.call(n) for n in range(3)])
         await until(lambda: proxy.refusing)
         await asyncio.sleep(3)
@@ -129,7 +130,7 @@ async def test_a_claim_that_is_cut_short_by_the_end_of_the_worker_gives_its_jobs
 
     jobs = await app.aenqueue_many([once.call(n) for n in range(3)])
     monkeypatch.setattr(app, "arun_for_worker", slowly)
-    worker = app.worker(concurrency=5, grace="5s")
+    worker = app.worker(concurrency=5, grace="1s")
     running = asyncio.create_task(worker.run())
     await asyncio.wait_for(claiming.wait(), 20)
     worker.stop()
@@ -320,3 +321,115 @@ def test_in_a_child_process_it_is_marked_when_the_child_is_ready(app: Windlass) 
     job = which.enqueue()
     app.run_worker(until_idle=True)
     assert (job.refresh().state, marked) == ("completed", [True])
+
+
+async def test_the_wait_for_its_turn_is_not_part_of_its_timeout(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Last attempts begin one after the other: where a commit takes long, the last of them waits long."""
+    begin = app.store.begin
+
+    def slowly(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        yield Sleep(0.02)
+        return (yield from begin(leases))
+
+    monkeypatch.setattr(app.store, "begin", slowly)
+
+    @app.task(max_attempts=1, timeout="500ms")
+    async def short(n: int) -> int:
+        await asyncio.sleep(0.1)
+        return n
+
+    jobs = await app.aenqueue_many([short.call(n) for n in range(60)])
+    await app.arun_worker(until_idle=True)
+    assert await app.aresults(jobs, timeout=10) == list(range(60))
+
+
+async def test_middleware_that_takes_too_long_spends_the_last_attempt(app: Windlass) -> None:
+    rounds = []
+
+    @app.middleware
+    async def too_slow(attempt: Attempt, call: Callable[[], Any]) -> Any:
+        rounds.append(1)
+        await asyncio.sleep(5)
+        return await call()
+
+    @app.task(max_attempts=1, timeout="200ms")
+    async def never() -> None: ...
+
+    job = await never.aenqueue()
+    await app.arun_worker(until_idle=True)
+    assert (len(rounds), (await job.arefresh()).state) == (1, "failed")
+
+
+async def test_middleware_that_calls_again_after_its_own_timeout(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call is given up while the mark is being written. Neither this job nor another one waits for ever."""
+    begin, calls = app.store.begin, []
+
+    def slow_at_first(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
+        calls.append(1)
+        if len(calls) == 1:
+            yield Sleep(1.0)
+        return (yield from begin(leases))
+
+    monkeypatch.setattr(app.store, "begin", slow_at_first)
+
+    @app.middleware
+    async def twice(attempt: Attempt, call: Callable[[], Any]) -> Any:
+        try:
+            async with asyncio.timeout(0.2):
+                return await call()
+        except TimeoutError:
+            return await call()
+
+    @app.task(max_attempts=1)
+    async def once(n: int) -> int:
+        return n
+
+    jobs = await app.aenqueue_many([once.call(n) for n in range(3)])
+    await asyncio.wait_for(app.arun_worker(until_idle=True), 20)
+    assert await app.aresults(jobs, timeout=10) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dies", ["while it imports", "before it is told to go"])
+def test_a_child_that_is_killed_before_its_handler_is_called_spends_no_last_attempt(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    app = Windlass(fresh_sqlite_url)
+    app.migrate()
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    sent, killed = Connection.send, list[Any]()
+
+    def send(pipe: Connection, message: Any) -> None:
+        if dies == "before it is told to go" and message == "go" and not killed:
+            kill()
+        sent(pipe, message)
+        if dies == "while it imports" and message != "go" and not killed:
+            kill()
+
+    def kill() -> None:
+        for child in multiprocessing.active_children():
+            killed.append(child.pid)
+            child.kill()
+            child.join()
+
+    monkeypatch.setattr(Connection, "send", send)
+    job = which.enqueue()
+    app.run_worker(until_idle=True)
+    assert (len(killed), job.refresh().state) == (1, "completed")
+    app.close()
+
+
+def test_a_job_that_ends_every_child_before_its_handler_is_called_fails(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Windlass(fresh_sqlite_url)
+    app.migrate()
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    monkeypatch.setattr("windlass.worker.processes.serve", children.dies_with_its_job)
+    job = which.enqueue()
+    app.run_worker(until_idle=True)
+    job = job.refresh()
+    assert job.state == "failed"
+    assert "ProcessDied" in str(job.error)
+    app.close()

@@ -1,4 +1,4 @@
-"""Leases, cancelling, rescue, shutdown inside one event loop: L1 to L7, P5."""
+"""Leases, cancelling, rescue, shutdown inside one event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.worker import leases
 from .conftest import until
 
 
-async def test_l4_a_handler_that_runs_ten_leases_long_runs_once(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handler_that_runs_ten_leases_long_runs_once(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a moved clock, two thirds of a lease at a time; what is left would outlast a machine that stalls."""
     monkeypatch.setattr(leases, "PART", 240)  # renewed four times a second
     runs, enough = 0, asyncio.Event()
@@ -43,7 +43,7 @@ async def test_l4_a_handler_that_runs_ten_leases_long_runs_once(app: Windlass, m
     assert (await job.arefresh()).attempt == 1
 
 
-async def test_l1_l2_a_lost_lease_interrupts_the_handler_and_its_outcome_is_refused(
+async def test_a_lost_lease_interrupts_the_handler_and_its_outcome_is_refused(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "PART", 240)  # renewed four times a second; it does not end by itself
@@ -85,7 +85,7 @@ async def test_cancelling_a_running_job_from_elsewhere_reaches_its_handler_soon(
     assert (after.state, after.attempt) == ("cancelled", 1)
 
 
-async def test_p5_a_handler_that_swallows_cancellation_is_left_behind(app: Windlass) -> None:
+async def test_a_handler_that_swallows_cancellation_is_left_behind(app: Windlass) -> None:
     may_end, ended = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -108,7 +108,7 @@ async def test_p5_a_handler_that_swallows_cancellation_is_left_behind(app: Windl
     await asyncio.wait_for(ended.wait(), 20)
 
 
-async def test_l7_rescued_jobs_come_back_staggered(app: Windlass) -> None:
+async def test_rescued_jobs_come_back_staggered(app: Windlass) -> None:
     @app.task(backoff="1s")
     async def some(n: int) -> None: ...
 
@@ -133,7 +133,7 @@ async def test_pause_and_resume_take_effect_at_once(app: Windlass) -> None:
     assert worker.completed == 1
 
 
-async def test_limits_per_queue_and_others_go_on(app: Windlass) -> None:
+async def test_a_queue_at_its_limit_holds_up_no_other_queue(app: Windlass) -> None:
     most = running = 0
 
     @app.task(queue="mail")

@@ -1,4 +1,4 @@
-"""A connection pooler before PostgreSQL: W3, K14."""
+"""A connection pooler before PostgreSQL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepared_in(url: str) -> int:
         return int(row[0]) if row else -1
 
 
-async def test_w3_k14_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_polling(
+async def test_behind_pgbouncer_in_transaction_mode_jobs_are_found_by_polling(
     bouncer: Callable[..., PgBouncer], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "windlass")
@@ -94,7 +94,7 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
         return n
 
     async with app.worker(concurrency=5, poll_interval="10m") as worker:
-        await until(lambda: hasattr(worker, "pump") and worker.pump.idle)
+        await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         await asyncio.sleep(1.0)
         await enqueue_elsewhere(url, 1)
         await until(lambda: worker.completed == 1, 40)
@@ -103,7 +103,7 @@ async def test_behind_a_pooler_that_gives_each_client_a_connection_of_its_own_hi
     await app.aclose()
 
 
-def test_an_echo_that_came_too_late_makes_nobody_deaf_for_ever(
+def test_an_echo_that_came_too_late_makes_no_listener_deaf_for_ever(
     fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     late, hears_itself = [True, True], PostgresWakeup._hears_itself

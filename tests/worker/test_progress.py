@@ -101,15 +101,15 @@ async def test_inside_a_block_nothing_is_written_that_would_collide_with_it(app:
     async def work(attempt: Attempt) -> None:
         runs.append(1)
         async with attempt.transaction():
-            for n in range(25):
-                attempt.progress(n / 25)
+            for n in range(16):
+                attempt.progress(n / 16)
                 await asyncio.sleep(0.1)
 
     job = await work.aenqueue()
     async with app.worker(concurrency=1) as worker:
         await until(lambda: worker.completed == 1, 40)
     assert runs == [1]
-    assert (await look(app, job)).notes.fraction == 24 / 25
+    assert (await look(app, job)).notes.fraction == 15 / 16
 
 
 async def test_progress_that_cannot_be_written_loses_no_lease(app: Windlass, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,8 +123,8 @@ async def test_progress_that_cannot_be_written_loses_no_lease(app: Windlass, cap
 
     @app.task(lease=1)
     async def work(attempt: Attempt) -> int:
-        for n in range(40):
-            attempt.progress(n / 40)
+        for n in range(25):
+            attempt.progress(n / 25)
             await asyncio.sleep(0.1)
         return attempt.number
 

@@ -373,42 +373,47 @@ async def test_sqlite_is_full_at_the_settlement(fresh_sqlite_url: str) -> None:
     await app.aclose()
 
 
+@pytest.fixture(scope="module")
+def server_of_faults() -> Iterator[MongodbServer]:
+    """A MongoDB that fails on demand. A commit that fails in this way leaves its transaction to the server, which ends
+    it when it is too old."""
+    with MongodbServer(settings={"enableTestCommands": "1", "transactionLifetimeLimitSeconds": "1"}) as server:
+        yield server
+
+
 @pytest.mark.parametrize("command", ["commitTransaction", "update"])
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_mongodb_refuses_for_a_while(command: str, kind: str) -> None:
-    # A commit that fails in this way leaves its transaction to the server, which ends it when it is too old.
-    settings = {"enableTestCommands": "1", "transactionLifetimeLimitSeconds": "2"}
-    with MongodbServer(settings=settings) as server:
-        url = server.url.replace("/?", "/refusing?serverSelectionTimeoutMS=30000&")
-        app, ledger, starts = Windlass(url), Ledger(url), list[int]()
-        await app.amigrate()
+async def test_mongodb_refuses_for_a_while(server_of_faults: MongodbServer, command: str, kind: str) -> None:
+    url = server_of_faults.url.replace("/?", f"/{command}_{kind}?serverSelectionTimeoutMS=30000&")
+    app, ledger, starts = Windlass(url), Ledger(url), list[int]()
+    await app.amigrate()
 
-        def fail() -> None:
-            if len(starts) < 3:
-                fault = {"failCommands": [command], "errorCode": 13}
-                ledger._client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fault)
+    def fail() -> None:
+        if len(starts) < 3:
+            fault = {"failCommands": [command], "errorCode": 13}
+            ledger._client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fault)
 
-        async def in_loop(attempt: Attempt) -> None:
-            starts.append(attempt.number)
-            async with attempt.transaction() as session:
-                await ledger.awrite(session, "once")
-                attempt.complete("done")
-                fail()
+    async def in_loop(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        async with attempt.transaction() as session:
+            await ledger.awrite(session, "once")
+            attempt.complete("done")
+            fail()
 
-        def in_thread(attempt: Attempt) -> None:
-            starts.append(attempt.number)
-            with attempt.transaction() as session:
-                ledger.write(session, "once")
-                attempt.complete("done")
-                fail()
+    def in_thread(attempt: Attempt) -> None:
+        starts.append(attempt.number)
+        with attempt.transaction() as session:
+            ledger.write(session, "once")
+            attempt.complete("done")
+            fail()
 
-        task = app.task("block", max_attempts=1, lease="5m")(in_loop if kind == "async" else in_thread)
-        async with app.worker(**WORK):
-            job = await task.aenqueue()
-            await completed_once(app, ledger, job, starts, 60)
-        assert len(starts) == 3
-        await app.aclose()
-        ledger.close()
+    task = app.task("block", max_attempts=1, lease="5m")(in_loop if kind == "async" else in_thread)
+    async with app.worker(**WORK):
+        job = await task.aenqueue()
+        await completed_once(app, ledger, job, starts, 60)
+    assert len(starts) == 3
+    await app.aclose()
+    ledger.close()
 
 
 def test_the_wait_grows_and_has_a_bound(app: Windlass) -> None:

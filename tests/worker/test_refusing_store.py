@@ -70,7 +70,7 @@ async def test_a_worker_that_starts_while_postgresql_is_read_only_works_when_it_
     await app.aclose()
 
 
-async def test_what_is_done_while_postgresql_is_read_only_is_completed_when_it_writes_again(
+async def test_a_job_that_ends_while_postgresql_is_read_only_is_completed_later(
     fresh_postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Windlass(fresh_postgres_url)
@@ -102,7 +102,7 @@ async def test_what_is_done_while_postgresql_is_read_only_is_completed_when_it_w
     await app.aclose()
 
 
-async def test_a_worker_goes_on_whatever_the_server_answers_with_for_a_while(fresh_postgres_url: str) -> None:
+async def test_a_worker_continues_whatever_error_the_server_gives_for_a_while(fresh_postgres_url: str) -> None:
     app = Windlass(fresh_postgres_url)
     await app.amigrate()
     go_on = asyncio.Event()
@@ -181,7 +181,7 @@ async def test_one_that_comes_alone_and_is_never_taken_holds_up_no_other(fresh_p
             "CREATE TRIGGER broken BEFORE DELETE ON windlass_jobs FOR EACH ROW EXECUTE FUNCTION broken()"
         )
         async with app.worker(concurrency=5) as worker:
-            await until(lambda: hasattr(worker, "settler") and worker.settler.under_way)
+            await until(lambda: hasattr(worker, "outbox") and worker.outbox.under_way)
             jobs = await app.aenqueue_many([work.call(n) for n in range(20)])
             assert await app.aresults(jobs, timeout=60) == list(range(20))
             connection.execute("DROP TRIGGER broken ON windlass_jobs")

@@ -122,7 +122,7 @@ def test_nor_of_one_that_does_so_in_a_child(
     assert (job.refresh().state, job.refresh().output, caplog.messages) == ("completed", "said", [])
 
 
-def test_a_chain_goes_on_whatever_else_is_returned(app: Windlass) -> None:
+def test_a_chain_continues_whatever_else_is_returned(app: Windlass) -> None:
     @app.task
     def countdown(n: int) -> int | Continue:
         return Continue(countdown.call(n - 1)) if n else 0

@@ -105,7 +105,7 @@ def test_what_befalls_an_attempt_from_outside_is_retried() -> None:
 
 @pytest.mark.parametrize("wrong", ["OSError", (OSError, 3), int, [OSError()], ("OSError",)])
 @pytest.mark.parametrize("name", ["retry_on", "fail_on"])
-def test_what_is_no_exception_type_is_refused(name: str, wrong: Any) -> None:
+def test_a_value_that_is_no_exception_type_is_refused(name: str, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=f"{name} names exception types"):
         Windlass("sqlite://").task(**{name: wrong})
 

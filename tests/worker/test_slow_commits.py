@@ -237,7 +237,7 @@ def test_what_waits_for_it_waits_and_nothing_else_does(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("option", ["order_key", "after"])
-def test_many_that_wait_for_it_are_in_nobodys_way(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_wait_for_it_hold_up_no_other(app: Windlass, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one look of an admission lists."""
     monkeypatch.setattr("windlass.sending.ADMITTED_AT_ONCE", 5)
     first = running(app, order_key="k")
@@ -275,7 +275,7 @@ def test_an_admission_that_takes_nothing_says_so(app: Windlass) -> None:
 
 
 @pytest.mark.parametrize("kind", ["order_key", "after"])
-async def test_a_worker_goes_on_meanwhile_and_soon_takes_what_waited(app: Windlass, kind: str) -> None:
+async def test_a_worker_continues_meanwhile_and_soon_takes_the_jobs_that_waited(app: Windlass, kind: str) -> None:
     """No poll, and no hint for that queue: it looks again by itself."""
     ran: list[str] = []
 
@@ -324,7 +324,7 @@ async def test_an_outcome_that_waits_for_it_holds_up_no_other(app: Windlass) -> 
             await beside.arun_now()
             await asyncio.sleep(1.0)  # its outcome waits by now for the row, or document, of the third
             jobs = [await plain.aenqueue(number) for number in range(20)]
-            assert await asyncio.wait_for(app.aresults(jobs), 40.0) == list(range(20))
+            assert await asyncio.wait_for(app.aresults(jobs), 20.0) == list(range(20))
             assert (await waiting.arefresh()).state == "blocked"
             await asyncio.to_thread(own.commit)
             assert await asyncio.wait_for(waiting.aresult(), 60.0) == "last"

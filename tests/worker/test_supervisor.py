@@ -26,7 +26,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_what_was_said_long_ago_is_no_news(process: subprocess.Popen[bytes]) -> None:
+def test_an_old_message_is_no_news(process: subprocess.Popen[bytes]) -> None:
     """A parent that was held up reads it late, and helps at once: the lease runs since it was said."""
     mine, theirs = os.pipe()
     child, report = Child(process, mine), Reporter(theirs, lambda: None)
@@ -73,7 +73,7 @@ def test_all_silent_children_are_helped_at_once(
         assert timedelta() < after - before < timedelta(minutes=2)
 
 
-def test_the_shortest_lease_of_a_claim_is_told(app: Windlass) -> None:
+def test_the_supervisor_learns_the_shortest_lease_of_a_claim(app: Windlass) -> None:
     app.enqueue_many([app.call("some", lease=lease) for lease in (600, 60, 6000)])
     attempts = app.claim(10, queues=["default"], lease=None)
     told: list[dict[str, object]] = []

@@ -68,13 +68,13 @@ async def rests(worker: Any, queue: str = "default") -> None:
     """Until the worker leaves the queue alone."""
 
     def leaves_it_alone() -> bool:
-        pump = getattr(worker, "pump", None)  # it has one when it has started
-        return pump is not None and queue in pump.served and pump.served[queue].resting
+        claimer = getattr(worker, "claimer", None)  # it has one when it has started
+        return claimer is not None and queue in claimer.cursors and claimer.cursors[queue].stuck
 
     await until(leaves_it_alone)
 
 
-async def test_the_poll_finds_what_nobody_has_told_of(app: Windlass) -> None:
+async def test_the_poll_finds_a_job_without_a_hint(app: Windlass) -> None:
     ran: list[str] = []
     app.store.notify = False
 
@@ -140,7 +140,7 @@ async def test_a_task_that_is_registered_later_gets_them(app: Windlass) -> None:
         await until(lambda: app.counts().pending == 0)
 
 
-async def test_a_paused_queue_goes_on_when_it_is_resumed(app: Windlass) -> None:
+async def test_a_paused_queue_continues_when_it_is_resumed(app: Windlass) -> None:
     ran: list[str] = []
 
     @app.task

@@ -1,6 +1,6 @@
-// What the Node programs share. The twin of common.py: the same commands, the same definition of each figure.
+// The common part of the Node programs: the same commands and the same definition of each figure as in common.py.
 
-const WARM_UP = 20; // jobs that go first and are not measured
+const WARM_UP = 20; // the first jobs, which are not measured
 const PAUSE_MS = 5;
 
 export const url = process.env.DATABASE_URL;
@@ -9,7 +9,7 @@ const payload = (n) => ({ userId: "u-123", text: "hello world", n });
 const say = (figures) => process.stdout.write(JSON.stringify(figures) + "\n");
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// Date.now() knows milliseconds only. Nanoseconds since 1970 do not fit into a double; what is lost is below 1 µs.
+// Date.now() has milliseconds only. A double cannot hold all nanoseconds since 1970: the error is below 1 µs.
 const nowNs = () => Math.round((performance.timeOrigin + performance.now()) * 1e6);
 
 const cpuSeconds = () => {

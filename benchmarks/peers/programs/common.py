@@ -1,10 +1,10 @@
-"""What the Python programs share: one set of commands, one definition of each figure.
+"""The common part of the Python programs: the commands, and one definition of each figure.
 
     python with_….py prepare | enqueue-bulk N | enqueue-single N | drain N | latency-work N | latency-send N
 
-The database's address is in DATABASE_URL. Each command but `prepare` prints one line of JSON; a worker prints it when
-the last job has been handed to its handler, and then goes on until it is killed. Runs in the environment of the peer,
-so it needs nothing but the standard library; common.mjs is its twin.
+DATABASE_URL has the address of the database. Each command but `prepare` prints one line of JSON. A worker prints it
+when its handler has got the last job, and then runs until it is killed. The program runs in the environment of the
+peer, so it needs only the standard library. common.mjs does the same for Node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 Payload = dict[str, Any]
 Handle = Callable[[int], None]
 
-WARM_UP = 20  # jobs that go first and are not measured
+WARM_UP = 20  # the first jobs, which are not measured
 PAUSE_SECONDS = 0.005
 
 
@@ -37,22 +37,22 @@ class Peer(ABC):
 
     @abstractmethod
     async def prepare(self) -> None:
-        """Make the schema."""
+        """Create the schema."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, to enqueue."""
+        """Connect, before jobs are enqueued."""
 
     @abstractmethod
     async def add_many(self, payloads: list[Payload]) -> None:
-        """By the system's own bulk call, in pieces of the size that suits it."""
+        """Enqueue with the system's own bulk call, in batches of a size that suits it."""
 
     @abstractmethod
     async def add_one(self, one: Payload) -> None: ...
 
     @abstractmethod
     async def work(self, handle: Handle) -> None:
-        """Connect and work, until killed."""
+        """Connect, and run jobs until the process is killed."""
 
 
 async def enqueue_bulk(peer: Peer, count: int) -> None:
@@ -130,7 +130,7 @@ def main(peer: Peer) -> None:
     command, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
     work = peer.prepare() if command == "prepare" else COMMANDS[command](peer, count)
     try:
-        import uvloop  # for every asyncio peer alike, whether or not its docs mention it
+        import uvloop  # every asyncio peer gets it, even if its docs do not mention it
     except ImportError:
         asyncio.run(work)
     else:

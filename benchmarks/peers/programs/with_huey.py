@@ -1,4 +1,4 @@
-"""huey's SqliteHuey and its consumer. HUEY_OPTIONS (JSON) are those of the storage."""
+"""huey's SqliteHuey and its consumer. HUEY_OPTIONS (JSON) has the options of the storage."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import os
 from common import Handle, Payload, Peer, main
 from huey import SqliteHuey
 
-WORKERS = 1  # its one connection has a lock: more threads only wait for each other
+WORKERS = 1  # it has one connection with a lock, so more threads would only wait for each other
 
 
 class HueyPeer(Peer):
     def __init__(self) -> None:
         super().__init__()
         logging.getLogger("huey").setLevel(logging.WARNING)
-        # As Windlass with keep=0: a no-op's result is None, and huey stores none of those by default.
+        # Comparable to Windlass with keep=0: the result of a no-op is None, and huey does not store None by default.
         self.huey = SqliteHuey(filename=self.url, **json.loads(os.environ.get("HUEY_OPTIONS", "{}")))
         self.handle: Handle = print
 
@@ -32,7 +32,7 @@ class HueyPeer(Peer):
     async def open(self) -> None: ...
 
     async def add_many(self, payloads: list[Payload]) -> None:
-        for one in payloads:  # there is no bulk call
+        for one in payloads:  # huey has no bulk call
             self.noop(**one)
 
     async def add_one(self, one: Payload) -> None:
@@ -40,7 +40,7 @@ class HueyPeer(Peer):
 
     async def work(self, handle: Handle) -> None:
         self.handle = handle
-        # The shortest delays that its docs give: by default an idle worker looks less and less often, up to 10 s.
+        # The shortest delays in its docs. By default an idle worker polls less and less often, up to every 10 s.
         self.huey.create_consumer(workers=WORKERS, periodic=False, initial_delay=0.01, max_delay=0.01).run()
 
 

@@ -1,4 +1,4 @@
-"""litequeue: a library without a worker, so the loop is the one of its README. LITEQUEUE_PRAGMAS come last."""
+"""litequeue: a library without a worker, so the loop follows its README. LITEQUEUE_PRAGMAS override its own."""
 
 from __future__ import annotations
 

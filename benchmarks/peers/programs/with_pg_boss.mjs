@@ -1,11 +1,11 @@
-// pg-boss: four workers that fetch and complete batches, go on at once while batches are full, and hear of new jobs.
+// pg-boss: four workers that fetch and complete batches. They continue at once after a full batch, and use LISTEN/NOTIFY.
 import { PgBoss } from "pg-boss";
 import { main, pieces, url } from "./common.mjs";
 
 const QUEUE = "noop";
 const PIECE = 5000;
 
-// One queue, no schedules: what an instance does beside the work is left out where it may be.
+// One queue, no schedules: the options switch off all maintenance that can be switched off.
 const boss = new PgBoss({ connectionString: url, useListenNotify: true, schedule: false, supervise: false });
 boss.on("error", console.error);
 

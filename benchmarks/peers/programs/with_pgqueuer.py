@@ -1,4 +1,4 @@
-"""PgQueuer: asyncpg, batches of 500, the vacuum settings that its own command would apply."""
+"""PgQueuer: asyncpg, batches of 500, with the vacuum settings of its own command."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class PgQueuerPeer(Peer):
         await self.queries.enqueue("noop", json.dumps(one).encode())
 
     async def work(self, handle: Handle) -> None:
-        # A pool, so that dequeueing and logging need not wait for each other.
+        # A pool, so that dequeueing and logging do not wait for each other.
         pool = await asyncpg.create_pool(self.url, min_size=4, max_size=4)
         queuer = PgQueuer.from_asyncpg_pool(pool)
 
         @queuer.entrypoint("noop")
         async def noop(job: Any) -> None:
-            handle(json.loads(job.payload)["n"])  # the other systems hand over what is decoded
+            handle(json.loads(job.payload)["n"])  # the other systems decode the payload themselves
 
         await queuer.run(batch_size=BATCH)
 

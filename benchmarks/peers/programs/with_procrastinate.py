@@ -1,4 +1,4 @@
-"""Procrastinate: psycopg, concurrent async jobs, woken by NOTIFY."""
+"""Procrastinate: psycopg, concurrent async jobs, with LISTEN/NOTIFY."""
 
 from __future__ import annotations
 

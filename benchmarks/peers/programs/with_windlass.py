@@ -1,4 +1,4 @@
-"""Windlass, of this checkout. WINDLASS_KEEP is what the task keeps: 7d by default, 0 for no history."""
+"""Windlass from this checkout. WINDLASS_KEEP is the retention of the task: 7d by default, 0 for no history."""
 
 from __future__ import annotations
 

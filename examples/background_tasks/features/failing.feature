@@ -9,7 +9,7 @@ Feature: A task that fails is kept, with its error, for another time
     And its error says "does not answer for conversation 7"
     And it has failed 1 time
 
-  Scenario: Nobody knows the type
+  Scenario: The type is unknown
     Given a task "send_postcard" with the body
       """
       {"to": "grandmother"}

@@ -11,12 +11,12 @@ from .apps import find_app
 from .dashboard import dashboard
 from .demo import demo
 from .jobs import enqueue, jobs
-from .looking import queues, schedules, stats, target, url, workers
+from .status import queues, schedules, stats, target, url, workers
 from .worker import worker
 
 
 class Group(click.Group):
-    """Errors that we raise on purpose are told in one line."""
+    """Prints each `WindlassError` as one line, without a traceback."""
 
     def invoke(self, context: click.Context) -> object:
         try:
@@ -37,7 +37,7 @@ def main() -> None:
 @target
 @url
 def migrate(target: str | None, url: str | None) -> None:
-    """Create the schema, or bring it up to date."""
+    """Create the schema, or upgrade it."""
     names = find_app(target, url).migrate()
     for name in names:
         click.echo(f"applied {name}")
@@ -49,7 +49,7 @@ def migrate(target: str | None, url: str | None) -> None:
 @target
 @url
 def sql(target: str | None, url: str | None) -> None:
-    """Print the schema's migrations, to be read, or run by someone who may."""
+    """Print the migrations as SQL, to read them or to run them as another user."""
     click.echo(find_app(target, url).store.script())
 
 

@@ -9,9 +9,9 @@ import click
 from ..errors import MissingExtra
 from ..logs import one_line
 from .apps import find_app
-from .looking import target, url
+from .status import target, url
 
-GRACE_SECONDS = 2  # for those that are still being answered; who listens to events would never end
+GRACE_SECONDS = 2  # for open requests at the end; a stream of events would never end by itself
 
 
 @click.command()
@@ -20,10 +20,10 @@ GRACE_SECONDS = 2  # for those that are still being answered; who listens to eve
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
 @click.option("--port", default=8023, show_default=True, type=click.IntRange(0, 65535))
 @click.option(
-    "--token", envvar="WINDLASS_TOKEN", help="asked of everybody; or $WINDLASS_TOKEN, which others cannot see"
+    "--token", envvar="WINDLASS_TOKEN", help="clients must send it; $WINDLASS_TOKEN hides it from the process list"
 )
-@click.option("--read-only", is_flag=True, help="look, change nothing")
-@click.option("--allow-host", "allowed_hosts", multiple=True, help="a name that the server is called by; repeatable")
+@click.option("--read-only", is_flag=True, help="refuse all changes")
+@click.option("--allow-host", "allowed_hosts", multiple=True, help="a host name of this server; repeatable")
 def dashboard(
     target: str | None,
     url: str | None,
@@ -33,7 +33,7 @@ def dashboard(
     read_only: bool,
     allowed_hosts: tuple[str, ...],
 ) -> None:
-    """Serve the HTTP API and its page: on this machine only, unless there is a token."""
+    """Serve the HTTP API and its page. Without a token, only this machine can use it."""
     try:
         import uvicorn
 
@@ -41,7 +41,7 @@ def dashboard(
     except ImportError as error:
         raise MissingExtra("the dashboard needs Starlette and uvicorn: pip install 'windlass[web]'") from error
     if not token and not _is_loopback(host):
-        raise click.UsageError(f"--host {host} is open to others: give a --token (or $WINDLASS_TOKEN)")
+        raise click.UsageError(f"--host {host} is open to other machines: give a --token (or $WINDLASS_TOKEN)")
     app = find_app(target, url)
     web = create_app(app, token=token or None, read_only=read_only, allowed_hosts=allowed_hosts)
     click.echo(f"{one_line(app)} at http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends it)")

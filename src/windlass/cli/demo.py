@@ -1,4 +1,4 @@
-"""`windlass demo`: a tour of five systems on Windlass, each with what it promised and what was counted."""
+"""`windlass demo`: a tour of five example systems. Each checks its promises by counting."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from rich.text import Text
 from ..errors import MissingExtra
 
 TOURS = {
-    "memory_extraction": "memories, extracted while the API has long answered",
-    "background_tasks": "background tasks that never give up",
-    "agent_platform": "agents that plan, share out and put together",
+    "memory_extraction": "memories, extracted after the API has answered",
+    "background_tasks": "background tasks that retry until they succeed",
+    "agent_platform": "agents that split their work and join the results",
     "session_pump": "sessions, each in its own order",
     "order_pipeline": "orders, booked exactly once",
 }
 EMBEDDED = "embedded"
 
-Databases = Callable[[str], str]  # an empty one for each tour
+Databases = Callable[[str], str]  # makes an empty database for a tour, and returns its URL
 
 
 def load(name: str) -> Any:
-    """The examples are a package beside ours: in a wheel under a name of their own, in a checkout where they lie."""
+    """Import a tour. The examples are a separate package: `windlass_examples` in a wheel, `examples` in a checkout."""
     for package in ("windlass_examples", "examples"):
         try:
             return import_module(f"{package}.{name}.tour")
         except ModuleNotFoundError as error:
             if error.name != package:
                 raise
-    raise MissingExtra("the examples are not installed: the demo needs them")
+    raise MissingExtra("the demo needs the examples, and they are not installed: install windlass again")
 
 
 @click.command()
@@ -50,11 +50,11 @@ def load(name: str) -> Any:
 )
 @click.option("--mongodb", is_flag=False, flag_value=EMBEDDED, metavar="[URL]", help="on MongoDB, embedded or yours")
 def demo(postgres: str | None, mongodb: str | None) -> None:
-    """A tour of five systems on SQLite in a temporary folder; it ends by itself. On your own server it works in
-    databases that it makes and drops."""
+    """Run a tour of five systems on SQLite in a temporary folder. It ends by itself. On your own server it works in
+    databases that it creates and drops."""
     if postgres and mongodb:
-        raise click.UsageError("one at a time: --postgres or --mongodb")
-    logging.getLogger("windlass").addHandler(logging.NullHandler())  # what fails on purpose is told in the table
+        raise click.UsageError("--postgres and --mongodb are given: give one, not both")
+    logging.getLogger("windlass").addHandler(logging.NullHandler())  # the tours fail jobs on purpose: no log of them
     console = Console()
     where = on_postgres(postgres) if postgres else on_mongodb(mongodb) if mongodb else on_sqlite()
     with where as database:
@@ -67,7 +67,7 @@ def demo(postgres: str | None, mongodb: str | None) -> None:
 
 
 def run_all(console: Console, database: Databases) -> dict[str, list[Any]]:
-    """The checks of each tour; none where it broke. Each has a line, which stays."""
+    """Run the tours and return the checks of each. A tour that raised an error has none."""
     found: dict[str, list[Any]] = {}
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.elapsed:.1f} s"))
     with Progress(*columns, console=console) as progress:
@@ -99,7 +99,9 @@ def closing_table(found: dict[str, list[Any]]) -> Table:
     table = Table("what happened", "counted", "", title="Windlass: the database is the queue")
     for name, checks in found.items():
         table.add_row(
-            f"[bold]{name.replace('_', ' ')}[/]", "" if checks else "broke off", "" if checks else _mark(False)
+            f"[bold]{name.replace('_', ' ')}[/]",
+            "" if checks else "raised an error",
+            "" if checks else _mark(False),
         )
         for check in checks:
             seen = str(check.seen) if check.right else f"{check.seen}, not {check.expected}"
@@ -108,7 +110,7 @@ def closing_table(found: dict[str, list[Any]]) -> Table:
     return table
 
 
-# Where it takes place
+# The databases of the tours
 
 
 @contextmanager

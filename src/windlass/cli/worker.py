@@ -1,4 +1,4 @@
-"""`windlass worker jobs:app`."""
+"""`windlass worker jobs:app`: run a worker, or several worker processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .apps import find_app
 
 
 def parse_queues(text: str | None) -> dict[str, int | None] | None:
-    """`mail:10,default`: names, each with a limit if it has one."""
+    """Read `mail:10,default`: names of queues, each with an optional limit."""
     if text is None:
         return None
     queues: dict[str, int | None] = {}
@@ -29,23 +29,23 @@ def parse_queues(text: str | None) -> dict[str, int | None] | None:
         else:
             raise click.BadParameter(f"{part}: a limit is a number, as in mail:10", param_hint="--queues")
     if not queues:
-        raise click.BadParameter("no queue is named; leave it out to serve all", param_hint="--queues")
+        raise click.BadParameter("it names no queue; leave it out to serve all queues", param_hint="--queues")
     return queues
 
 
 @click.command()
 @click.argument("target", metavar="jobs:app")
-@click.option("--queues", help="which, and how many of each at once: mail:10,default. All, if not given")
+@click.option("--queues", help="the queues to serve, with optional limits: mail:10,default; all queues if not given")
 @click.option("--concurrency", default=50, show_default=True, help="jobs at once, in each process")
-@click.option("--processes", type=click.IntRange(min=1), help="worker processes, restarted when they die")
-@click.option("--grace", default="30s", show_default=True, help="how long running jobs may take to end when stopped")
-@click.option("--poll-interval", default="5s", show_default=True, help="how often to look when no hint comes")
-@click.option("--rescue-interval", default="5s", show_default=True, help="how often to look for jobs of dead workers")
-@click.option("--until-idle", is_flag=True, help="end when nothing is due")
-@click.option("--max-jobs", type=click.IntRange(min=1), help="end after so many")
+@click.option("--processes", type=click.IntRange(min=1), help="number of worker processes; a dead one is restarted")
+@click.option("--grace", default="30s", show_default=True, help="time that running jobs have to end after a stop")
+@click.option("--poll-interval", default="5s", show_default=True, help="time between polls without a notification")
+@click.option("--rescue-interval", default="5s", show_default=True, help="time between rescues of dead workers' jobs")
+@click.option("--until-idle", is_flag=True, help="end when no job is due")
+@click.option("--max-jobs", type=click.IntRange(min=1), help="end after this number of jobs")
 @click.option("--supervised-by", type=int, hidden=True)
 def worker(target: str, processes: int | None, supervised_by: int | None, **options: Any) -> None:
-    """Run jobs. SIGTERM stops gently, a second one at once."""
+    """Run jobs. SIGTERM stops the worker after its running jobs, a second SIGTERM stops it now."""
     if supervised_by is not None:
         from ..worker.watchdog import die_with_parent
 
@@ -58,10 +58,10 @@ def worker(target: str, processes: int | None, supervised_by: int | None, **opti
     if processes is not None and supervised_by is None:
         from ..worker.supervisor import Supervisor
 
-        arguments = _again(target, options)
+        arguments = _command_line(target, options)
         sys.exit(Supervisor(app, arguments, processes, grace_seconds=to_seconds(options["grace"])).run())
     with contextlib.suppress(KeyboardInterrupt):
-        app.close()  # whatever the import of the app has opened
+        app.close()  # the import of the app may have opened connections
         run_in_loop(app, options, supervised_by)
 
 
@@ -87,8 +87,8 @@ def run_in_loop(app: Windlass, options: dict[str, Any], supervised_by: int | Non
     run_alone(worker, work, is_program=True, supervised=supervised_by is not None)
 
 
-def _again(target: str, options: dict[str, Any]) -> list[str]:
-    """The same command line for a child."""
+def _command_line(target: str, options: dict[str, Any]) -> list[str]:
+    """The command line of a child process, with the same options."""
     arguments = ["worker", target]
     for name, value in options.items():
         if name == "queues" and value is not None:

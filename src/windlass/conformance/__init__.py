@@ -1,4 +1,4 @@
-"""What every store must do, as tests: for the three that are here, and for one that you write.
+"""The conformance suite: tests of the promises that every store makes. It also tests a store that you write.
 
     import pytest
     from windlass.conformance import Conformance
@@ -11,8 +11,8 @@
             store.wakeup.close()
             store.connections.close()
 
-One file for each operation. The tests use nothing but the contract in `windlass.stores.store`: a store is driven
-through its `connections`, and time passes by its `clock`. They need pytest, and nothing else of Windlass needs them.
+There is one file for each operation. The tests use only the contract in `windlass.stores.store`: they drive the store
+through its `connections`, and move time with its `clock`. They need pytest. No other part of Windlass needs them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pkgutil
 
 import pytest
 
-# Before they are imported, so that a failed assert shows its values here as it does in a test file.
+# This comes before the import, so that a failed assert shows its values as it does in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 from .suite import Conformance  # noqa: E402

@@ -1,4 +1,4 @@
-"""The same operations, driven by an event loop."""
+"""The same operations, driven in an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """`Bench`, awaited: as much of it as these tests need."""
+    """An async `Bench` with the methods that these tests need."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -44,7 +44,7 @@ class Loop:
 
 class Asynchronous:
     def run(self, bench: Bench, test: Callable[[Loop], Coroutine[Any, Any, None]]) -> None:
-        """In an event loop of its own; what belongs to the loop is closed in it."""
+        """Run the test in a new event loop, and close the store's async connections in that loop."""
 
         async def whole() -> None:
             try:

@@ -1,4 +1,4 @@
-"""`begin`: a last attempt that was claimed counts when it begins; until then a rescue gives it back."""
+"""`begin`: a claimed last attempt counts when its handler begins. Before that, a rescue makes the job pending again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Beginning:
         assert {one.state for one in bench.rescue()} == {"failed"}
 
     def test_a_claim_says_whether_its_last_attempts_have_begun(self, bench: Bench) -> None:
-        """Who claims for a loop of his own says nothing more: a job that was given back once is no exception."""
+        """A caller of the pull interface does not call `begin`, so its claim does. This holds also for a job that was
+        given back once."""
         bench.add(max_attempts=1)
         bench.accept(bench.claim_one(begun=False).gives_back())
         held = bench.claim_one()
@@ -101,7 +102,7 @@ class Beginning:
         assert [one.state for one in bench.rescue()] == ["cancelled"]
 
     def test_a_last_attempt_is_not_handed_over(self, bench: Bench) -> None:
-        """Who hands over does not say when it begins."""
+        """A handover has no `begin`, so it cannot say when the last attempt begins."""
         first = bench.hold(queue="q")
         settlement = going_on(first, queue="q", **columns(Policy(max_attempts=1)))
         done = bench.run(lambda: bench.store.hand_over(settlement, uuid4(), "worker"))

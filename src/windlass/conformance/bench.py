@@ -1,4 +1,4 @@
-"""A bench to put a store on: makes jobs with sensible values, drives operations, lets time pass."""
+"""The test bench for a store: it makes jobs with useful defaults, drives operations and moves the clock."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from ..unique import Unique
 
 T = TypeVar("T")
 
-# Of a job that says nothing else: it comes back at once, and history outlives the test.
+# The default policy of the jobs: a retry is due at once, and finished jobs are kept longer than the test runs.
 POLICY = Policy(max_attempts=5, lease_seconds=60, keep_seconds=86_400, backoff=Fixed(0))
 BY_NAME = {"max_attempts": None, "lease_seconds": None, "keep_seconds": None, "policy": None}
 ENDS: dict[State, object] = {"completed": '"done"', "failed": Fail("no use"), "cancelled": Cancel("not wanted")}
 
 
 def columns(policy: Policy) -> dict[str, Any]:
-    """A policy as a new job has it."""
+    """The policy as the columns of a new job."""
     return {
         "max_attempts": policy.max_attempts,
         "lease_seconds": policy.lease_seconds,
@@ -53,7 +53,7 @@ def columns(policy: Policy) -> dict[str, Any]:
 
 
 def new_job(*, unique: Unique | None = None, priority: int = 0, **fields: Any) -> NewJob:
-    """A job that is due at once. Its id counts as made by us unless `id` is given."""
+    """A job that is due at once. If `id` is given, it counts as the caller's own id."""
     given: dict[str, Any] = {"id": uuid7(), "type": "task", "queue": "default", "input": "{}", **columns(POLICY)}
     if unique is not None:
         given |= {"unique_key": unique.key, "unique_until": unique.kind, "on_conflict": unique.on_conflict}
@@ -70,12 +70,12 @@ FACTS = (
 
 
 def facts(job: Job) -> dict[str, object]:
-    """All that a job says: jobs compare equal by their ids alone."""
+    """All fields of a job, to compare two jobs: jobs with the same id are equal."""
     return {name: getattr(job, name) for name in FACTS}
 
 
 class Held(NamedTuple):
-    """A claimed job with its token, and what its holder can say of it."""
+    """A claimed job with its token. Its methods make the settlements that its holder can send."""
 
     job: Job
     token: UUID
@@ -102,7 +102,7 @@ class Held(NamedTuple):
 
 
 class Bench:
-    """One store, and short words for what a test does with it."""
+    """One store, with short methods for the operations that the tests use."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -115,7 +115,7 @@ class Bench:
         self.store.clock.move(timedelta(**length))
 
     def at_once(self, count: int, act: Callable[[int], T]) -> list[T]:
-        """Do the same in many threads that start together; the answers, or the first error."""
+        """Call `act` in many threads that start together. Return the answers, or raise the first error."""
         barrier = Barrier(count)
 
         def start(number: int) -> T:
@@ -135,7 +135,7 @@ class Bench:
         return answer
 
     def add(self, **fields: Any) -> Job:
-        """A job that cannot but be created."""
+        """Enqueue a job, and check that it is created."""
         answer = self.enqueue_one(**fields)
         assert answer.created
         return answer.job
@@ -151,7 +151,7 @@ class Bench:
         return [Held(job, token) for job in self.run(lambda: self.store.claim(asked))]
 
     def admit(self) -> None:
-        """As whoever enqueues, and every worker, does it: until nobody is on the way in any more."""
+        """Admit jobs until no job waits for admission, as a worker does."""
         while self.run(lambda: self.store.admit(100)).jobs:
             pass
 
@@ -159,12 +159,12 @@ class Bench:
         return self.run(lambda: self.store.blockers([job.id])).get(job.id, [])
 
     def claim_one(self, **request: Any) -> Held:
-        """The next job; there must be one."""
+        """Claim the next job. There must be one."""
         (held,) = self.claim(1, **request)
         return held
 
     def hold(self, **fields: Any) -> Held:
-        """A job of its own queue, running."""
+        """Add a job to its own queue, and claim it."""
         queue = uuid4().hex
         self.add(**{"queue": queue} | fields)
         return self.claim_one(queue=fields.get("queue", queue))
@@ -173,11 +173,11 @@ class Bench:
         return self.run(lambda: self.store.settle(settlements))
 
     def accept(self, *settlements: Settlement) -> None:
-        """Settle what must not be refused."""
+        """Settle, and check that no settlement is refused."""
         assert self.settle(*settlements) == []
 
     def finish(self, state: State = "completed", **fields: Any) -> Job:
-        """A job that has come to this end."""
+        """Make a job that has ended in this state."""
         held = self.hold(**fields)
         self.accept(held.ends(state))
         return held.job
@@ -194,13 +194,13 @@ class Bench:
     def expire(self, limit: int = 100) -> list[Settlement]:
         return self.run(lambda: self.store.expire(limit))
 
-    # Looking
+    # Reading
 
     def get(self, *ids: UUID) -> list[Job]:
         return self.run(lambda: self.store.get(ids))
 
     def look(self, job: Job | Held | UUID) -> Job:
-        """The job as it is now; it must be there."""
+        """The current state of the job. The job must exist."""
         (found,) = self.get(job if isinstance(job, UUID) else job.id)
         return found
 
@@ -209,7 +209,7 @@ class Bench:
         return self.run(lambda: self.store.list(Filter(**filter), limit, bookmark))
 
     def pages(self, limit: int, **filter: Any) -> Iterator[list[Job]]:
-        """One page after the other, each asked for when it is wanted."""
+        """The pages of a list. Each is read when the caller asks for it."""
         before: Job | None = None
         while page := self.find(limit, before, **filter):
             yield page
@@ -242,7 +242,7 @@ class Bench:
         return self.run(lambda: self.store.delete(ids_of(jobs), cascade=True))
 
     def prune(self) -> int:
-        """As upkeep does it: until nothing is left to do. How many went."""
+        """Prune until nothing is left to prune, as maintenance does. Return the number of deleted jobs."""
         return sum(iter(lambda: self.run(lambda: self.store.prune(100)), 0))
 
 

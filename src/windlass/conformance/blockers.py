@@ -1,4 +1,4 @@
-"""Blockers: a job waits until the chains that it names have completed, and never longer."""
+"""Blockers: a job waits until the chains that it names have completed, and not longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .chains import going_on
 
 
 def add_after(bench: Bench, *blockers: Job | Held, **fields: Any) -> Job:
-    """A job that waits for these, let in."""
+    """Enqueue a job that waits for these, and admit it."""
     (answer,) = bench.enqueue(new_job(blockers=tuple(one.id for one in blockers), state=BLOCKED, **fields))
     bench.admit()
     return answer.job

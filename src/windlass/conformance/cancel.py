@@ -1,4 +1,4 @@
-"""`cancel`: what waits is cancelled at once, what runs is asked to stop."""
+"""`cancel`: a waiting job is cancelled at once. For a running job it is a request to its worker."""
 
 from __future__ import annotations
 

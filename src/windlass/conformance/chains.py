@@ -1,4 +1,4 @@
-"""Chains: the next job comes with the completion of the one before, or not at all."""
+"""Chains: the completion of a job and the creation of the next one are one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def next_of(held: Held, **fields: Any) -> NewJob:
 
 
 def going_on(held: Held, **fields: Any) -> Settlement:
-    """It completes, and the chain continues with another job."""
+    """The job completes, and its chain continues with another job."""
     return msgspec.structs.replace(held.completes(), output=None, continues=next_of(held, **fields))
 
 
@@ -47,7 +47,7 @@ class Chains:
         assert bench.counts()["pending"] == 1
 
     def test_a_place_that_is_taken_is_refused_for_good(self, bench: Bench) -> None:
-        """A job that is not kept comes again under its id, while the chain that it began goes on."""
+        """A job that is not kept is enqueued again with its id, while the chain that it began still runs."""
         id = UUID(int=1)
         bench.accept(going_on(bench.hold(id=id, keep_seconds=0), queue="later"))
         again = bench.hold(id=id, keep_seconds=0)

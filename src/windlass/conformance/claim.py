@@ -1,4 +1,4 @@
-"""`claim` and `adopt`: who gets which job, when, and what is written on it."""
+"""`claim` and `adopt`: the order of claims, and the fields that a claim writes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Order:
             return [held.id for claimed in iter(lambda: bench.claim(7), []) for held in claimed]
 
         taken = [id for some in bench.at_once(6, drain) for id in some]
-        # One who met only locked rows may have gone home early; nobody has taken a job twice.
+        # A claimer that found only locked rows may have stopped early, so claim the rest. No job was claimed twice.
         taken += ids(bench.claim(1000))
         assert sorted(taken) == [job.id for job in jobs]
 
@@ -146,7 +146,7 @@ class Claims:
 
 
 class Policies:
-    """A job that was enqueued by name alone gets its policy from whoever claims it."""
+    """A job that was enqueued by name alone gets its policy from the first claim."""
 
     SLOW = Policy(max_attempts=2, lease_seconds=300, keep_seconds=100, backoff=Fixed(7), timeout_seconds=5)
     OTHER = Policy(max_attempts=UNLIMITED, lease_seconds=1, keep_seconds=-1)
@@ -212,7 +212,7 @@ class Bounds:
 
 
 class Prefetching:
-    """What is claimed for a buffer is never a job's last attempt."""
+    """A prefetch never claims the last attempt of a job."""
 
     def test_a_last_attempt_is_left_for_a_free_slot(self, bench: Bench) -> None:
         once = bench.add(max_attempts=1)
@@ -253,7 +253,7 @@ class Prefetching:
 
 
 def lease(held: Held) -> timedelta:
-    """How long the job was given."""
+    """The length of the job's lease."""
     assert held.job.lease_expires_at is not None
     assert held.job.claimed_at is not None
     return held.job.lease_expires_at - held.job.claimed_at

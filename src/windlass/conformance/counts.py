@@ -1,4 +1,4 @@
-"""`counts`: cheap, and yet what one would find by counting."""
+"""`counts`: the figures are cheap to read, and they are exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .bench import Bench
 
 
 def check_counts(bench: Bench) -> None:
-    """What the counts say is what the list shows."""
+    """Check that the counts agree with the list of jobs."""
     shown = Counter((job.queue, job.type, job.state) for job in bench.find(100_000))
     counts = bench.counts()
     counted: Counter[tuple[str, str, str]] = Counter()

@@ -1,4 +1,4 @@
-"""Many at once, on the same jobs: whatever the order, nobody fails and nothing is lost or doubled."""
+"""Many callers act on the same jobs at once. In any order, no call fails, and no job is lost or doubled."""
 
 from __future__ import annotations
 

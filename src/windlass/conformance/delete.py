@@ -1,4 +1,4 @@
-"""`delete`: what does not run can be removed, without a trace."""
+"""`delete`: a job that does not run can be deleted. Nothing of it is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`enqueue`: what goes in is there, as it was given, all of it or none."""
+"""`enqueue`: a batch is stored as it was given, with all its jobs or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Enqueueing:
         assert not job.cancel_requested
         assert [held.job for held in bench.claim()] == [job]
 
-    # A store may have a way of its own for few and for many.
+    # A store may insert one job, a few and many by different statements.
     @pytest.mark.parametrize("count", [1, 5, 60])
     def test_the_answer_is_what_is_read_afterwards(self, bench: Bench, count: int) -> None:
         jobs = [
@@ -119,10 +119,10 @@ class Enqueueing:
 
 
 class Ids:
-    """An id that is sent again is one job, wherever the first has got to."""
+    """Two jobs with the same id are one job, in every state of the first."""
 
     def send_again(self, bench: Bench, job: Job) -> None:
-        """The answer is the job that is there, and there is no other."""
+        """Check that the answer is the existing job, and that there is no other."""
         answer = bench.enqueue_one(id=job.id, input='{"again":true}', queue=job.queue)
         assert not answer.created
         assert facts(answer.job) == facts(bench.look(job))

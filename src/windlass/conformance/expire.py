@@ -1,4 +1,4 @@
-"""`expire`: what was not started in time is cancelled, and says so; nothing else is touched."""
+"""`expire`: a job that was not started in time is cancelled, with an error that says so. No other job changes."""
 
 from __future__ import annotations
 
@@ -125,6 +125,6 @@ class Expiring:
             return [settlement for some in iter(lambda: bench.expire(10), []) for settlement in some]
 
         ended = [settlement.id for some in bench.at_once(4, expire_all) for settlement in some]
-        ended += [settlement.id for settlement in bench.expire()]  # one who met only locked rows has gone home early
+        ended += [settlement.id for settlement in bench.expire()]  # a thread that found only locked rows stopped early
         assert sorted(ended) == [job.id for job in jobs]
         assert bench.counts().cancelled == 60

@@ -1,4 +1,5 @@
-"""`settle`, fenced: who no longer holds a job changes nothing and is told; who was only not answered is let off."""
+"""`settle` is fenced. Without the job's current token it changes nothing and is refused. A settlement that was written,
+and whose answer was lost, is accepted again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ WAYS = {"retry": Retry(after=600), "snooze": Snooze(after=600)}
 
 
 def lost_and_taken(bench: Bench, queue: str = "q") -> tuple[Held, Held]:
-    """A job that was taken from its first holder, and is with the second now."""
+    """A job that its first holder has lost, and that a second holder has claimed."""
     stale = bench.hold(queue=queue)
     bench.send_back(stale)
     return stale, bench.claim_one(queue=queue)
@@ -27,7 +28,7 @@ class Fencing:
         bench.add_many(2)
         first, second = bench.claim()
         bench.accept(first.gives_back(), second.gives_back())
-        # One token is on both now: compared apart from its id, each old settlement would find its job.
+        # Both jobs have the same new token. A store that compares ids and tokens separately would match wrong pairs.
         held = {one.id: one for one in bench.claim()}
         stale, fresh = (first, held[second.id]) if stale_first else (second, held[first.id])
         batch = [stale.completes(), fresh.completes()]
@@ -98,7 +99,7 @@ class Fencing:
 
 
 class Rescued:
-    """The holder that was given up and comes back."""
+    """A holder that settles its job after the job was rescued."""
 
     def rescued(self, bench: Bench, max_attempts: int) -> Held:
         held = bench.hold(queue="q", max_attempts=max_attempts)
@@ -126,7 +127,7 @@ class Rescued:
 
 
 class SentAgain:
-    """An answer that was lost: the same settlement once more is accepted, and changes nothing."""
+    """The answer was lost: the same settlement is accepted a second time, and changes nothing."""
 
     @pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
     def test_an_end_sent_again_is_accepted(self, bench: Bench, state: State) -> None:

@@ -1,4 +1,4 @@
-"""The graph: who waits for a chain, which chains there are, and what goes with a job that is deleted."""
+"""The graph: the dependents of a chain, the list of chains, and deletion with cascade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ids(records: Sequence[ChainRecord]) -> list[tuple[UUID, UUID]]:
 
 
 def in_state(bench: Bench, state: State, **fields: str) -> Job:
-    """A chain of one job."""
+    """Make a chain of one job in this state."""
     if state == "blocked":
         return add_after(bench, bench.hold(type="blocker"), **fields)
     if state == "pending":

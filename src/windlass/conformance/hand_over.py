@@ -1,4 +1,4 @@
-"""Handing over: whoever completes a job has the next one of its chain at once, and nobody else has it too."""
+"""Handover: the worker that completes a job gets the next job of its chain at once, and no other worker gets it."""
 
 from __future__ import annotations
 

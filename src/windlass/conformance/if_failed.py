@@ -1,4 +1,4 @@
-"""`if_failed`: what becomes of a job when a chain that it waits for fails, or is cancelled."""
+"""`if_failed`: how a job reacts when one of its blockers fails or is cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique keys that outlive their job: for ever, or for a time."""
+"""Unique keys that stay held after their job has finished: for ever, or for a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrate`, `check_schema`, `script`: the schema."""
+"""`migrate`, `check_schema`, `script`: create and check the schema."""
 
 from __future__ import annotations
 

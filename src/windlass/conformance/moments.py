@@ -1,4 +1,5 @@
-"""A moment that has gone by means now, on every way in: so nobody gets ahead of those who wait."""
+"""A `run_at` in the past means now, in every operation. So no job overtakes those that already wait. Only the job of a
+schedule's tick keeps its time."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class OneMoment:
-    """What one operation makes due, it makes due at one moment: then priorities and ids decide who goes first."""
+    """All jobs that one operation makes due get the same time. Then priority and id decide their order."""
 
     @pytest.mark.parametrize("unique", [False, True], ids=["plain", "unique"])
     def test_jobs_of_one_batch(self, bench: Bench, unique: bool) -> None:
@@ -112,7 +113,7 @@ class PastMoments:
         assert bench.claim_one().job == tick
 
     def _waiting(self, bench: Bench, **fields: Any) -> Job:
-        """One that is due, and waits; a moment later comes what the test is about."""
+        """Add a job that is due and waits, and let a moment pass before the test's own jobs."""
         job = bench.add(**fields)
         bench.pass_time(seconds=1)
         return job

@@ -1,4 +1,4 @@
-"""`note`: what handlers say of their progress is there while they run, and their leases stay as they are."""
+"""`note`: the progress of a running job can be read at once. Its lease does not change."""
 
 from __future__ import annotations
 

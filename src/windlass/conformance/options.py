@@ -1,4 +1,4 @@
-"""An option that is given with a job overrides that option of its task, and no other."""
+"""Options that are given at enqueue override the task's, option by option."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHOICES = [names for count in (1, 2, 3, 5) for names in combinations(GIVEN, coun
 
 
 def by_name(**options: Any) -> NewJob:
-    """A job of a task that its enqueuer does not know."""
+    """A job that was enqueued by name: its caller does not know the task."""
     return Call(type="slow", input="{}", options=NO_OPTIONS.updated(options)).new_job(uuid7)
 
 

@@ -1,4 +1,4 @@
-"""Order keys: one at a time, first come first served, and nobody else is held up."""
+"""Order keys: the jobs of one key run one at a time, first in, first out. Other jobs do not wait for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def ids(held: list[Held]) -> list[UUID]:
 
 ID_OF_ITS_OWN: dict[str, Any] = {"id": UUID(int=1)}
 
-# Each makes the job at one position of a batch. Sorted by its unique key or by its id, the batch would be turned round.
+# Each function makes the job at one position of a batch. A store that sorts the batch by unique key or id would reverse
+# it.
 OUT_OF_ORDER: dict[str, Callable[[int], NewJob]] = {
     "unique keys": lambda number: new_job(order_key="key", unique=Unique(f"{9 - number}")),
     "kept unique keys": lambda number: new_job(order_key="key", unique=Unique(f"{9 - number}", until="forever")),
@@ -91,7 +92,7 @@ class OrderKeys:
         assert bench.claim_one().id == put_off.id
 
     def test_one_that_is_made_due_at_once_does_not_overtake(self, bench: Bench) -> None:
-        """It may wait for so long after it was created, and that was a while ago; it is due from now on."""
+        """A debounced job reached its longest wait a while ago. It is due now, not at that earlier time."""
         fields: dict[str, Any] = {"unique_key": "u", "unique_until": "claimed", "on_conflict": "replace"}
         debounced = add_ordered(bench, delay_seconds=600, **fields)
         bench.pass_time(seconds=300)
@@ -155,7 +156,7 @@ class OrderKeys:
         add_ordered(bench, "b")
         assert ids(bench.claim(order_key="b")) == [wanted.id]
         assert bench.claim(order_key="b") == []
-        assert bench.claim(order_key="nobody's") == []
+        assert bench.claim(order_key="unused") == []
 
     def test_a_rescued_one_keeps_its_place(self, bench: Bench) -> None:
         first = add_ordered(bench)

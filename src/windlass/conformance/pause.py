@@ -1,4 +1,4 @@
-"""`pause`, `resume`, and the names of queues."""
+"""`pause` and `resume`, and the names of queues with live jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored is given back to the letter: payloads, names, keys, errors."""
+"""Payloads, names, keys and errors come back exactly as they were stored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`prune` and `vacuum`: what is no longer to be kept goes, and nothing else.
+"""`prune` and `vacuum`: jobs whose retention has ended are deleted, and no others.
 
-A store may keep jobs somewhat longer than asked, up to the end of the day on which their time ends.
+A store may keep a job until the end of the day on which its retention ends.
 """
 
 from __future__ import annotations

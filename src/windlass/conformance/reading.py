@@ -1,4 +1,4 @@
-"""`get` and `list`: jobs live and finished, found alike."""
+"""`get` and `list`: they find live and finished jobs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Getting:
 
 class Listing:
     def everything(self, bench: Bench) -> list[Job]:
-        """One job of each kind, newest first."""
+        """Add one job of each kind, and return them newest first."""
         jobs = [
             bench.add(type="mail", queue="a"),
             bench.finish("failed", type="mail", queue="b", tenant="acme"),
@@ -95,7 +95,7 @@ class Listing:
 
     @pytest.mark.parametrize("state", ["failed", "cancelled"])
     def test_what_ended_badly_in_the_order_of_its_end(self, bench: Bench, state: State) -> None:
-        """The last end first; those of one moment by their ids."""
+        """The job that ended last comes first. Jobs that ended at the same time are in the order of their ids."""
         old, young = bench.hold(queue="old"), bench.hold(queue="young")
         others = [bench.finish(state), bench.finish("completed")]
         for held in (young, old):
@@ -121,7 +121,7 @@ class Listing:
 
     @pytest.mark.parametrize("until", ["claimed", "finished", "forever", "10m"])
     def test_who_holds_a_unique_key(self, bench: Bench, until: str) -> None:
-        """As long as a new job of that key would be in conflict with it, and in its tenant alone."""
+        """The job is found while it holds the key, and only for its own tenant."""
         key = Unique("key", until=until)
         first = bench.add(unique=key)
         other = bench.add(unique=key, tenant="acme", queue="other")

@@ -1,4 +1,4 @@
-"""`renew`: who holds a lease keeps it; who has lost it learns why."""
+"""`renew`: it extends a lease that is still held. For a lost lease it returns the reason."""
 
 from __future__ import annotations
 

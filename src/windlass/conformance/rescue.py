@@ -1,4 +1,4 @@
-"""`rescue`: what dead workers hold comes back, fails or is cancelled; nothing else is touched."""
+"""`rescue`: the jobs of dead workers become pending, fail or are cancelled. No other job changes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Rescuing:
         assert sorted(rescued) == [held.id for held in claimed]
         assert {len(bench.look(held).attempts) for held in claimed} == {1}
 
-    # What an older or a newer version, or a hand, may have left in a row.
+    # Values that another version, or a manual change, may have left in a row.
     @pytest.mark.parametrize("junk", ["not json", "[1]", '{"backoff":{"kind":"fixed","delay":"x"},"timeout":"x"}', ""])
     def test_a_row_that_makes_no_sense_does_not_stop_the_others(self, bench: Bench, junk: str) -> None:
         bench.add(policy=junk, labels=junk)

@@ -1,4 +1,4 @@
-"""`retry`: failed and cancelled jobs come back."""
+"""`retry`: failed and cancelled jobs become pending again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run_now`: what waits for its time need not."""
+"""`run_now`: a pending job becomes due at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules: each tick makes one job, however many fire it."""
+"""Schedules: each tick makes one job, even if many schedulers fire it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEDULERS = 5
 
 
 def put(bench: Bench, cron: str = "* * * * *", *, name: str = "nightly", **fields: Any) -> Schedule:
-    """A schedule as an app declares it: its first tick is the first from now on."""
+    """Store a schedule as an app declares it. Its next tick is the first tick after now."""
     own = {field: fields.pop(field) for field in ("timezone", "catch_up", "declared") if field in fields}
     schedule = Schedule(name=name, cron=cron, call=call_json(new_job(id=NO_ID, id_given=False, **fields)), **own)
     now = bench.run(bench.store.schedules).now
@@ -48,7 +48,7 @@ def fire(bench: Bench, firing: Firing) -> Sequence[Enqueued] | None:
 
 
 def fire_due(bench: Bench) -> int:
-    """What a scheduler does in one round: how many jobs it made."""
+    """Fire all due schedules, as a scheduler does in one round. Return the number of new jobs."""
     made = 0
     while (found := due(bench)).schedules:
         for schedule in found.schedules:
@@ -57,7 +57,7 @@ def fire_due(bench: Bench) -> int:
 
 
 def pass_ticks(bench: Bench, count: int = 1, name: str = "nightly") -> datetime:
-    """Let time pass until so many more ticks are just due; the last of them."""
+    """Move the clock until `count` more ticks are due. Return the last of them."""
     schedule, now = look(bench, name), timetable(bench).now
     tick = [*schedule.upcoming(count)][-1]
     bench.store.clock.move(tick - now + timedelta(milliseconds=5))
@@ -65,8 +65,8 @@ def pass_ticks(bench: Bench, count: int = 1, name: str = "nightly") -> datetime:
 
 
 def begin_hour(bench: Bench) -> None:
-    """Let time pass until just after the full hour: it is a minute to the next tick of any schedule here, however slow
-    the machine."""
+    """Move the clock to just after a full hour. Then the next tick of every schedule here is a minute away: enough time
+    for a slow machine."""
     now = timetable(bench).now
     bench.store.clock.move(read_cron("@hourly").after(now) - now + timedelta(milliseconds=5))
 
@@ -207,7 +207,7 @@ class Firings:
         assert bench.find() == []
 
     def test_a_tick_that_was_set_back_does_not_run_again(self, bench: Bench) -> None:
-        """As by a clock that was wrong for a while: the job's id is the tick's."""
+        """A wrong clock may set a schedule back. The tick's job exists already, because its id comes from the tick."""
         put(bench)
         pass_ticks(bench)
         firing = decide_firing(due(bench).schedules[0], timetable(bench).now)
@@ -275,7 +275,7 @@ class Firings:
 
 
 class Schedulers:
-    """T2, T3: five of them, at once."""
+    """Five schedulers that work at the same time."""
 
     def fire_at_once(self, bench: Bench) -> None:
         bench.at_once(SCHEDULERS, lambda _: fire_due(bench))
@@ -306,7 +306,7 @@ class Schedulers:
 
     @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
     def test_through_a_year_with_both_days_on_which_clocks_are_moved(self, bench: Bench, zone: str) -> None:
-        """A fixed time that is not there on one day and comes twice on the other: once on each day of the year."""
+        """A fixed time is skipped on one day and occurs twice on another. The schedule is due once on each day."""
         where, began = read_zone(zone), timetable(bench).now
         put(bench, "30 2 * * *" if zone == "Europe/Berlin" else "30 1,2 * * *", timezone=zone, catch_up="all")
         moved = 0
@@ -330,5 +330,5 @@ class Schedulers:
 
 
 def jobs(bench: Bench) -> list[Job]:
-    """All of them, by their tick."""
+    """All jobs, in the order of their ticks."""
     return sorted((job for page in bench.pages(500) for job in page), key=lambda job: job.run_at)

@@ -1,5 +1,5 @@
-"""For whom a unique key counts: for jobs of one tenant and type, or of one tenant; and never against the job's own
-next."""
+"""The scope of a unique key: the jobs of one tenant and type, or all jobs of one tenant. A job's key does not conflict
+with the next job of its own chain."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class UniqueScopes:
 
 
 class OwnKeys:
-    """What a job enqueues in the transaction that completes it, or continues with, may have its own unique key."""
+    """A job may enqueue a job with its own unique key in the transaction that completes it, or continue with one."""
 
     @SCOPES
     def test_a_chain_goes_on_under_the_same_key(self, bench: Bench, scope: Scope) -> None:
@@ -109,7 +109,7 @@ class OwnKeys:
 
     @pytest.mark.parametrize("until", ["forever", "10m"])
     def test_but_not_under_one_that_outlives_it(self, bench: Bench, until: str) -> None:
-        """It would end there, and nobody would hear of it."""
+        """The key stays held, so the next job would not be created, and the chain would end without an error."""
         unique = Unique("key", until=until)
         held = bench.hold(unique=unique, queue="q")
         with pytest.raises(Conflict, match="cannot be the next job"):

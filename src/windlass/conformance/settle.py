@@ -1,4 +1,4 @@
-"""`settle`: what each way of ending an attempt leaves behind."""
+"""`settle`: the state of a job after each kind of outcome."""
 
 from __future__ import annotations
 

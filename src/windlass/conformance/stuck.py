@@ -1,4 +1,4 @@
-"""`stuck`: queues in which something is due, and nothing of it for whoever knows some types alone."""
+"""`stuck`: the queues that have due jobs, but none of the types that the worker knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite, put together: give its class one fixture, and all tests run on your store."""
+"""The whole suite as one class. Give it one fixture, and all tests run on your store."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from .wakeup import WakingUp
 
 
 class Conformance:
-    """All that a store promises. A subclass whose name pytest collects gives `store`."""
+    """All promises of a store. Write a subclass that pytest collects, with the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> Store:
-        """A store on an empty database. It need not be migrated; who gives it also closes it."""
-        raise NotImplementedError("give the suite a fixture `store`: a store on an empty database")
+        """A store on an empty database. It may be not migrated. The fixture also closes it."""
+        raise NotImplementedError("the suite has no fixture `store`; define one: a store on an empty database")
 
     @pytest.fixture
     def bare_store(self, store: Store) -> Store:
-        """One that is not migrated. To be given only where `store`, to be quick, is one that is."""
+        """A store that is not migrated. Define it only if your `store` is migrated already, to save time."""
         return store
 
     @pytest.fixture

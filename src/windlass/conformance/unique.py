@@ -1,4 +1,4 @@
-"""Unique keys that a live job holds: until it is first claimed, or until it is finished."""
+"""Unique keys that a live job holds, until its first claim or until it is finished."""
 
 from __future__ import annotations
 

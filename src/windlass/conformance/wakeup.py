@@ -1,4 +1,4 @@
-"""`hint` and the wake-up: a hint shortens the wait. It may be lost; it is never the only way to find work."""
+"""`hint` and the wake-up. A hint makes a worker look for work earlier. It may be lost, because workers also poll."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..stores.store import Store
 from ..stores.wakeup import Hint
 from .bench import Bench, new_job
 
-PATIENCE = 60.0  # seconds for a hint to come
-SILENCE = 0.6  # seconds without one that show that none will
+PATIENCE = 60.0  # seconds to wait for a hint
+SILENCE = 0.6  # after so many seconds without a hint, none will come
 
 
 class Ear:
-    """Notes what it is told."""
+    """A listener that records the hints it receives."""
 
     def __init__(self) -> None:
         self.heard: list[Hint | None] = []
@@ -31,12 +31,12 @@ class Ear:
             self._told.notify_all()
 
     def hears(self, hint: Hint | None) -> bool:
-        """Whether it hears this, or that anything may have happened."""
+        """Whether it receives this hint, or None: anything may have happened."""
         with self._told:
             return self._told.wait_for(lambda: hint in self.heard or None in self.heard, PATIENCE)
 
     def grow_quiet(self) -> None:
-        """Wait until nothing more comes, and forget what has come."""
+        """Wait until no more hints come, and forget those that came."""
         count = -1
         while count != len(self.heard):
             count = len(self.heard)
@@ -45,7 +45,7 @@ class Ear:
 
 
 class Sore(Ear):
-    """Raises whatever it is told."""
+    """A listener that raises an error for every hint."""
 
     def __call__(self, hint: Hint | None) -> None:
         super().__call__(hint)
@@ -55,8 +55,7 @@ class Sore(Ear):
 class WakingUp:
     @contextmanager
     def listening(self, store: Store, ear: Ear) -> Iterator[Ear]:
-        """Someone who certainly listens: hints that are sent before the line is up, which is told by None, may be
-        lost."""
+        """Start a listener, and wait until it is connected: the first None says so. Hints before that may be lost."""
         stop = store.wakeup.listen(ear)
         try:
             assert ear.hears(None)
@@ -98,7 +97,9 @@ class WakingUp:
     def test_a_listener_that_raises_does_not_hurt_the_others(self, bench: Bench) -> None:
         ear = Ear()
         with self.listening(bench.store, Sore()):
-            stop = bench.store.wakeup.listen(ear)  # on a line that is up, and told after the other
+            stop = bench.store.wakeup.listen(
+                ear
+            )  # the connection exists already; this listener gets hints after the other
             try:
                 for name in ("one", "two"):
                     bench.store.wakeup.send([Hint("ready", name)])

@@ -1,6 +1,6 @@
-"""The HTTP API and its page, as an ASGI app to mount in one's own, or to be served by `windlass dashboard`.
+"""The HTTP API and its page, as an ASGI app. Mount it in your own app, or serve it with `windlass dashboard`.
 
-A request goes a straight way: the gate (whose host, who asks, how much), the route, the endpoint's own types, the app.
+A request passes the gate (host, token, size), the route and the endpoint, which calls the app.
 """
 
 from __future__ import annotations

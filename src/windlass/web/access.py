@@ -1,4 +1,4 @@
-"""Who asks, and what that one may do: tokens, scopes, tenants."""
+"""Access to the HTTP API: tokens, scopes, tenants."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Literal, TypeAlias, get_args
 from ..errors import InvalidInput
 
 Scope: TypeAlias = Literal["read", "operate", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)  # each may do what those before it may
+SCOPES: tuple[Scope, ...] = get_args(Scope)  # each includes those before it
 
-WRONG_AT_ONCE = 20  # wrong tokens from one address; after that, one a second
-ADDRESSES = 10_000  # that are remembered
+WRONG_AT_ONCE = 20  # wrong tokens that one address may send at once; after that, one a second
+ADDRESSES = 10_000  # the most addresses that are remembered
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the bearer of a token may do; with a tenant, only to that tenant's jobs."""
+    """The rights of a token. With a tenant, they hold only for that tenant's jobs."""
 
     scope: Scope = "admin"
     tenant: str | None = None
 
     def __post_init__(self) -> None:
         if self.scope not in SCOPES:
-            raise InvalidInput(f"scope {self.scope!r}: one of {', '.join(SCOPES)}")
+            raise InvalidInput(f"scope {self.scope!r} does not exist; give one of {', '.join(SCOPES)}")
         if self.tenant is not None and (not isinstance(self.tenant, str) or not self.tenant):
-            raise InvalidInput("tenant is the name of a tenant, or None for all")
+            raise InvalidInput(f"tenant is the name of a tenant, or None for all, not {self.tenant!r}")
 
     def allows(self, scope: Scope) -> bool:
         return SCOPES.index(scope) <= SCOPES.index(self.scope)
 
 
 class Tokens:
-    """Those that are known, by their hashes."""
+    """The known tokens, kept as hashes."""
 
     def __init__(self, token: str | None, tokens: Mapping[str, Access | Scope] | None, *, read_only: bool) -> None:
         given = {token: Access()} if token is not None else {}
@@ -47,10 +47,11 @@ class Tokens:
             if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable() or " " in text:
                 raise InvalidInput("a token is a string of printable ASCII characters without spaces")
         self._known = [(_digest(text), _limited(access, read_only)) for text, access in given.items()]
-        self.everybody = None if given else _limited(Access(), read_only)
+        self.anonymous = None if given else _limited(Access(), read_only)
 
     def find(self, authorization: str) -> Access | None:
-        """Whose it is. All are compared, each in constant time."""
+        """The rights of the token in this header. It compares all known tokens, each in constant time, so that the time
+        of the answer tells nothing about them."""
         digest, found = _digest(_credential(authorization)), None
         for known, access in self._known:
             if hmac.compare_digest(known, digest):
@@ -67,7 +68,7 @@ def _digest(text: str) -> bytes:
 
 
 def _credential(authorization: str) -> str:
-    """A bearer's token; or, for browsers, which ask for a name and a password, the password."""
+    """The bearer token; or the password, because a browser can only ask its user for a name and a password."""
     kind, _, rest = authorization.partition(" ")
     rest = rest.strip()
     if kind.lower() != "basic":
@@ -78,8 +79,8 @@ def _credential(authorization: str) -> str:
         return ""
 
 
-class Attempts:
-    """How often an address has been wrong of late: a bucket of tries that fills up again, one a second."""
+class WrongTokens:
+    """Limits wrong tokens for each address, with a token bucket that gains one try a second."""
 
     def __init__(self) -> None:
         self._left: dict[str, tuple[float, float]] = {}
@@ -87,7 +88,7 @@ class Attempts:
     def may_try(self, address: str) -> bool:
         return self._tries(address) >= 1
 
-    def was_wrong(self, address: str) -> None:
+    def add(self, address: str) -> None:
         left = self._tries(address)
         self._left.pop(address, None)
         self._left[address] = (left - 1, time.monotonic())

@@ -1,4 +1,4 @@
-"""`create_app`: the endpoints, the page and the gate before them, as one ASGI app."""
+"""`create_app`: the gate, the endpoints and the page, as one ASGI app."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .triggers import Trigger
 
 log = Log("windlass.web")
 
-ROOM_FOR_OPTIONS = 512 * 1024  # bytes of a body beside the payload: 10,000 blockers' ids
+ROOM_FOR_OPTIONS = 512 * 1024  # bytes of a body beside the payload, such as the ids of 10,000 blockers
 
 __all__ = ["create_app", "graph", "jobs", "system"]
 
@@ -45,36 +45,36 @@ def create_app(
     allowed_hosts: Collection[str] = (),
     triggers: Mapping[str, Trigger] | None = None,
 ) -> Starlette:
-    """The HTTP API and its page, to be served, or mounted in an app of one's own.
+    """Make the HTTP API and its page as an ASGI app. Serve it, or mount it in your own app.
 
-    `token` (or $WINDLASS_TOKEN) may do everything; `tokens` have scopes, and may be a tenant's. Without any, only this
-    machine is answered. `allowed_hosts`: the names by which the server is called, where they have a dot in them.
+    `token` (or $WINDLASS_TOKEN) allows everything. `tokens` have scopes, and may belong to a tenant. Without a token
+    the server answers only this machine. `allowed_hosts` are the names of this server that have a dot in them.
     """
     if token is None and tokens is None:
         token = os.environ.get("WINDLASS_TOKEN") or None
     for name, trigger in (triggers or {}).items():
         if not isinstance(trigger, Trigger):
-            raise InvalidInput(f"trigger {name!r} is a {type(trigger).__name__}, not a Trigger")
+            raise InvalidInput(f"trigger {name!r} is a {type(trigger).__name__}; give a Trigger")
     if read_only and triggers:
-        raise InvalidInput("triggers change things, and read_only=True says that nothing is changed")
+        raise InvalidInput("triggers enqueue jobs, and read_only=True forbids that; leave one of them out")
     gate = Middleware(
         Gate,
         tokens=Tokens(token, tokens, read_only=read_only),
         hosts=allowed_hosts,
         most_bytes=app.max_payload + ROOM_FOR_OPTIONS,
     )
-    routes = [Route(one.path, Answer(partial(one.answer, app)), methods=[one.method]) for one in ENDPOINTS]
-    routes += [Route(path, Answer(partial(page, app)), methods=["GET"]) for path, page in PAGES.items()]
-    handlers: dict[Any, Any] = {HTTPException: _as_problem, Exception: _broken, Problem: _told}
+    routes = [Route(one.path, RouteHandler(partial(one.answer, app)), methods=[one.method]) for one in ENDPOINTS]
+    routes += [Route(path, RouteHandler(partial(page, app)), methods=["GET"]) for path, page in PAGES.items()]
+    handlers: dict[Any, Any] = {HTTPException: _answer_router_error, Exception: _answer_crash, Problem: _answer_problem}
     web = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers)
     web.state.events = Events(app)
     web.state.triggers = dict(triggers or {})
     return web
 
 
-class Answer:
-    """What a route leads to, as an ASGI app: with a plain function Starlette would look for handlers of errors here
-    already, and once more around all routes."""
+class RouteHandler:
+    """The ASGI app of one route. A plain function would be slower: Starlette would look up the exception handlers here,
+    and again around all routes."""
 
     def __init__(self, answer: Callable[[Request], Awaitable[Response]]) -> None:
         self.answer = answer
@@ -87,18 +87,18 @@ class Answer:
         await response(scope, receive, send)
 
 
-async def _told(request: Request, problem: Problem) -> Response:
+async def _answer_problem(request: Request, problem: Problem) -> Response:
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("%s %s: %s", request.method, request.url.path, problem.detail)
     return problem.response()
 
 
-async def _as_problem(request: Request, error: HTTPException) -> Response:
-    """What the router says: no such path, or not with this method."""
+async def _answer_router_error(request: Request, error: HTTPException) -> Response:
+    """Answer an error of the router: an unknown path, or a method that the path does not have."""
     detail = f"there is no {request.url.path}" if error.status_code == HTTPStatus.NOT_FOUND else error.detail
     return Problem(HTTPStatus(error.status_code), detail, headers=error.headers).response()
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    detail = "this should not have happened; the server's log says more"
+async def _answer_crash(request: Request, error: Exception) -> Response:
+    detail = "an unexpected error in the server; see its log"
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail).response()

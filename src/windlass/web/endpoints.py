@@ -1,10 +1,11 @@
-"""An endpoint is a function: its parameters say what is asked, its answer's type what is told, its docstring why.
+"""Endpoints as typed functions. The parameters define the request, the return type defines the answer, and the
+docstring is the documentation.
 
     @endpoint("GET", "/v1/jobs/{id}", "read")
-    async def get_job(asked: Asked, id: UUID) -> JobDetails:
+    async def get_job(context: Context, id: UUID) -> JobDetails:
 
-`query` and `body` are msgspec structs; any other parameter is part of the path. What a request has of a query or a body
-that the function does not ask for is refused.
+`query` and `body` are msgspec structs. Any other parameter is part of the path. A query or a body that the function
+does not declare is refused.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ BYTES = msgspec.json.Encoder()
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where there is nothing to ask for."""
+    """The type of a query or a body that must be empty."""
 
 
 @dataclass(slots=True)
-class Asked:
-    """One request: who asks, of which app. `status` is what the answer will have."""
+class Context:
+    """One request with its app and the rights of its token. `status` is the status of the answer."""
 
     app: Windlass
     access: Access
@@ -47,19 +48,20 @@ class Asked:
     status: int = 200
 
     async def job(self, id: UUID) -> Job:
-        """The job. Another tenant's is told like one that is not there."""
+        """Return the job. Another tenant's job gives the same error as a missing one, so that its existence stays
+        hidden."""
         job = await self.app.arequire(id)
         if self.access.tenant not in (None, job.tenant):
             raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
         return job
 
-    async def own(self, id: UUID) -> None:
-        """Before something is done to it: whether it is theirs."""
+    async def check_job(self, id: UUID) -> None:
+        """Check that the token's tenant may act on this job."""
         if self.access.tenant is not None:
             await self.job(id)
 
-    async def own_all(self, ids: Sequence[UUID]) -> None:
-        """The same of many. What is another's is told like what is not there."""
+    async def check_jobs(self, ids: Sequence[UUID]) -> None:
+        """Check that the token's tenant may use all these jobs."""
         found = await self.app.arun_operation(lambda: self.app.store.get(ids)) if self.access.tenant and ids else []
         missing = set(ids) - {job.id for job in found if job.tenant == self.access.tenant}
         if self.access.tenant and missing:
@@ -70,12 +72,12 @@ class Asked:
 class Endpoint:
     method: str
     path: str
-    scope: Scope | None  # None: whoever brings a signature
+    scope: Scope | None  # None: the request has a signature instead of a token
     function: Callable[..., Awaitable[Any]]
-    types: dict[str, Any]  # of its parameters, and of what it returns
+    types: dict[str, Any]  # the types of its parameters, and of its return value
     across_tenants: bool
     status: int
-    accepts: Any  # what the body is, where the function reads it itself
+    accepts: Any  # the type of a body that the function reads itself
 
     @property
     def summary(self) -> str:
@@ -84,27 +86,28 @@ class Endpoint:
     async def answer(self, app: Windlass, request: Request) -> Response:
         access: Access = request.state.access
         self._check(access)
-        asked = Asked(app, access, request, self.status)
-        value = await self.function(asked, **(await self._arguments(request)))
+        context = Context(app, access, request, self.status)
+        value = await self.function(context, **(await self._arguments(request)))
         if isinstance(value, Response):
             return value
-        body = b"" if asked.status == HTTPStatus.NO_CONTENT else BYTES.encode(value)
-        return Response(body, status_code=asked.status, media_type="application/json" if body else None)
+        body = b"" if context.status == HTTPStatus.NO_CONTENT else BYTES.encode(value)
+        return Response(body, status_code=context.status, media_type="application/json" if body else None)
 
     def _check(self, access: Access | None) -> None:
         if self.scope is None:
             return
         if access is None or not access.allows(self.scope):
-            raise Problem(HTTPStatus.FORBIDDEN, f"this needs the scope {self.scope!r}")
+            raise Problem(HTTPStatus.FORBIDDEN, f"this needs the scope {self.scope!r}; use a token that has it")
         if self.across_tenants and access.tenant is not None:
-            raise Problem(HTTPStatus.FORBIDDEN, "this shows all tenants, and the token is one tenant's")
+            detail = "this concerns all tenants, and the token belongs to one; use a token without a tenant"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
 
     async def _arguments(self, request: Request) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         if "query" not in self.types:
             _read_query(request, Nothing)
         for name, kind in self.types.items():
-            if name in ("asked", "return"):
+            if name in ("context", "return"):
                 continue
             if name == "query":
                 arguments[name] = _read_query(request, kind)
@@ -118,7 +121,7 @@ class Endpoint:
 
     @property
     def _takes_no_body(self) -> bool:
-        """What is sent to a change that takes nothing was meant for something: it is refused, not passed over."""
+        """Whether a body is refused. If it were ignored, the caller's mistake would stay hidden."""
         return self.method not in ("GET", "HEAD") and "body" not in self.types and self.accepts is None
 
 
@@ -134,10 +137,10 @@ def endpoint(
 
 
 def read_object(given: bytes, what: str) -> dict[str, Any]:
-    """A handler's arguments by name."""
+    """Read a handler's arguments by name."""
     arguments = read_json(given)
     if not isinstance(arguments, dict):
-        raise InvalidInput(f"{what} is an object of arguments by name")
+        raise InvalidInput(f"{what} is an object of arguments by name, not {type(arguments).__name__}")
     return arguments
 
 
@@ -145,7 +148,7 @@ def read_json(given: bytes) -> Any:
     try:
         return codec.read_text(given.decode())
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"this is not UTF-8: {error}") from error
+        raise InvalidInput(f"the text is not UTF-8: {error}") from error
 
 
 def _read_part(text: str, kind: Any) -> Any:
@@ -161,7 +164,7 @@ def _read_query(request: Request, kind: type) -> Any:
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items() if request.scope["query_string"] else ():
         if name in given:
-            raise Problem(HTTPStatus.BAD_REQUEST, f"{name} is given twice")
+            raise Problem(HTTPStatus.BAD_REQUEST, f"the parameter {name} is given twice; give it once")
         given[name] = value
     try:
         return msgspec.convert(given, kind, strict=False)
@@ -174,7 +177,8 @@ async def _read_body(request: Request, kind: Any) -> Any:
     if body:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media != "application/json":
-            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body is to be application/json")
+            detail = f"the body's type is {media or 'missing'}; send the header Content-Type: application/json"
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:

@@ -1,6 +1,7 @@
-"""Server-sent events: what hints tell, and how many jobs there are, for as long as somebody listens.
+"""Server-sent events: the store's notifications, and the stats when they change.
 
-One listener and one look at the figures serve all clients. As with all hints, one may be lost: whoever must know asks.
+One listener and one poll of the stats serve all clients. They run only while a client is connected. A notification is a
+hint and may be lost: a client that must know the truth reads the jobs.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from ..app import Windlass
 from ..insight import stat_facts
 from ..logs import Log
 from ..stores.wakeup import Hint
-from .endpoints import Asked, endpoint
+from .endpoints import Context, endpoint
 from .problems import Problem
 
 log = Log("windlass.web")
 
-LOOK_SECONDS = 2.0  # between looks at the figures
-GATHER_SECONDS = 0.1  # in which hints that say the same become one
-ALIVE_SECONDS = 15.0  # after which a comment keeps a silent connection open
-MOST_WAITING = 100  # events for one client; a slower one loses those that follow
+POLL_SECONDS = 2.0  # between two reads of the stats
+GATHER_SECONDS = 0.1  # equal hints within this time become one event
+ALIVE_SECONDS = 15.0  # after this silence a comment keeps the connection open
+MOST_QUEUED = 100  # events that wait for one client; when its queue is full it loses new ones
 MOST_CLIENTS = 1000
 
 NAMES = {"ready": "queue", "finished": "chain_id", "told": "job_id", "scheduled": "schedule"}
@@ -36,24 +37,24 @@ class Events:
         self.app = app
         self.clients: set[asyncio.Queue[bytes]] = set()
         self._gathered: dict[bytes, None] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._deafen: Callable[[], None] | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
 
     async def stream(self) -> AsyncIterator[bytes]:
-        waiting: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
-        self.clients.add(waiting)
+        queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_QUEUED)
+        self.clients.add(queue)
         try:
-            if self._looking is None:
+            if self._polling is None:
                 self._begin()
             else:
-                yield await self._figures()
+                yield await self._stats()
             while True:
                 try:
-                    yield await asyncio.wait_for(waiting.get(), ALIVE_SECONDS)
+                    yield await asyncio.wait_for(queue.get(), ALIVE_SECONDS)
                 except TimeoutError:
                     yield b": still here\n\n"
         finally:
-            self.clients.discard(waiting)
+            self.clients.discard(queue)
             if not self.clients:
                 await self._end()
 
@@ -64,16 +65,16 @@ class Events:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._gather, hint)
 
-        self._deafen = self.app.store.wakeup.listen(heard)
-        self._looking = asyncio.create_task(self._look())
+        self._stop_listening = self.app.store.wakeup.listen(heard)
+        self._polling = asyncio.create_task(self._poll())
 
     async def _end(self) -> None:
-        looking, deafen = self._looking, self._deafen
-        self._looking = self._deafen = None
-        if looking is not None:
-            looking.cancel()
-        if deafen is not None:
-            await asyncio.to_thread(deafen)
+        polling, stop_listening = self._polling, self._stop_listening
+        self._polling = self._stop_listening = None
+        if polling is not None:
+            polling.cancel()
+        if stop_listening is not None:
+            await asyncio.to_thread(stop_listening)
 
     def _gather(self, hint: Hint | None) -> None:
         if not self._gathered:
@@ -89,24 +90,24 @@ class Events:
             self._send(event)
 
     def _send(self, event: bytes) -> None:
-        for waiting in self.clients:
+        for queue in self.clients:
             with suppress(asyncio.QueueFull):
-                waiting.put_nowait(event)
+                queue.put_nowait(event)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         last = b""
         while True:
             try:
-                figures = await self._figures()
-            except Exception as error:  # one bad look is not the last
-                log.warning("the figures cannot be had: %s", error)
+                stats = await self._stats()
+            except Exception as error:  # the next poll may succeed
+                log.warning("the stats cannot be read: %s", error)
             else:
-                if figures != last:
-                    self._send(figures)
-                last = figures
-            await asyncio.sleep(LOOK_SECONDS)
+                if stats != last:
+                    self._send(stats)
+                last = stats
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _figures(self) -> bytes:
+    async def _stats(self) -> bytes:
         return _event("stats", stat_facts(await self.app.acounts()))
 
 
@@ -119,11 +120,11 @@ class EventStream(StreamingResponse):
 
 
 @endpoint("GET", "/v1/events", "read", across_tenants=True)
-async def listen(asked: Asked) -> EventStream:
-    """Server-sent events: `ready` (a queue has work), `finished` (a chain that somebody waits for has ended), `told`,
-    `scheduled`, `changed` (anything may have happened), and `stats` whenever the figures have changed."""
-    events: Events = asked.request.app.state.events
+async def listen(context: Context) -> EventStream:
+    """Stream server-sent events: `ready` (a queue has work), `finished` (a chain that a client waits for has ended),
+    `told`, `scheduled`, `changed` (anything may have happened), and `stats` when the stats have changed."""
+    events: Events = context.request.app.state.events
     if len(events.clients) >= MOST_CLIENTS:
-        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} are listening already")
-    stream = iter(()) if asked.request.method == "HEAD" else events.stream()
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, f"{MOST_CLIENTS} clients are connected already; try again later")
+    stream = iter(()) if context.request.method == "HEAD" else events.stream()
     return EventStream(stream, headers={"X-Accel-Buffering": "no"})

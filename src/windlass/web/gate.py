@@ -1,7 +1,8 @@
-"""The gate, before any route: which host was asked for, who asks, from where, and how much they send.
+"""The gate checks every request before its route: host, origin, token and size.
 
-A page elsewhere can make a browser send requests here. It cannot make it send a header of ours, nor hide where the
-request comes from; and a name that it has pointed at this machine has a dot in it, unlike those that are only ours.
+It protects against foreign web pages that make a user's browser send requests here (CSRF, DNS rebinding). Such a page
+cannot add our header and cannot hide its origin. A host name that an attacker points at this machine has a dot in it;
+local names have none.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import Attempts, Tokens
+from .access import Tokens, WrongTokens
 from .problems import Problem
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CHANGE_HEADER = "x-windlass"
 MOST_QUERY_BYTES = 8192
-SIGNED = "/v1/triggers/"  # whoever comes here brings a signature instead of a token
+TRIGGER_PATH = "/v1/triggers/"  # requests to this path have a signature instead of a token
 PROTECTION = [
     (
         b"content-security-policy",
@@ -31,16 +32,16 @@ PROTECTION = [
     (b"cache-control", b"no-store"),
 ]
 
-Headers: TypeAlias = dict[str, str]  # of what is given twice, the first
+Headers: TypeAlias = dict[str, str]  # the first value, if a header was sent twice
 
 
 class Gate:
-    """ASGI middleware. Puts `access` into the request's state."""
+    """ASGI middleware. It puts `access` into the request's state."""
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens, hosts: Collection[str], most_bytes: int) -> None:
         self.app, self.tokens, self.most_bytes = app, tokens, most_bytes
         self.hosts = {host.lower() for host in hosts}
-        self.attempts = Attempts()
+        self.wrong_tokens = WrongTokens()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,7 +54,8 @@ class Gate:
             self._check_host(headers.get("host", ""))
             self._check_origin(scope, headers)
             if len(scope.get("query_string", b"")) > MOST_QUERY_BYTES:
-                raise Problem(HTTPStatus.REQUEST_URI_TOO_LONG, f"more than {MOST_QUERY_BYTES} bytes of query")
+                detail = f"the query has more than {MOST_QUERY_BYTES} bytes; send fewer parameters"
+                raise Problem(HTTPStatus.REQUEST_URI_TOO_LONG, detail)
             scope.setdefault("state", {})["access"] = self._access(scope, headers)
             await self.app(scope, self._bounded(headers, receive), send)
         except Problem as problem:
@@ -61,41 +63,45 @@ class Gate:
 
     def _check_host(self, host: str) -> None:
         name = _host_name(host)
-        if name in self.hosts or _is_ours(name):
+        if name in self.hosts or _is_local_name(name):
             return
-        detail = f"{name or 'no host'!r} is not a name of this server; allowed_hosts (--allow-host) says which are"
+        detail = f"{name or 'no host'!r} is not a name of this server; add it to allowed_hosts (--allow-host)"
         raise Problem(HTTPStatus.MISDIRECTED_REQUEST, detail)
 
     def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        """A change that a browser sends comes from our own page, and says so."""
+        """A browser may send a change only from our own page, with our header."""
         if scope["method"] in SAFE_METHODS:
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is None and site is None:
-            return  # no browser
+            return  # the client is no browser
         foreign = site not in (None, "same-origin", "none")
         if origin is not None and _authority(origin) != headers.get("host", "").lower():
             foreign = True
         if foreign or (CHANGE_HEADER not in headers and "authorization" not in headers):
-            raise Problem(HTTPStatus.FORBIDDEN, f"a browser's change must be same-origin and carry {CHANGE_HEADER}")
+            detail = f"a browser's change must be same-origin and have the header {CHANGE_HEADER}"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
 
     def _access(self, scope: Scope, headers: Headers) -> Any:
         address = str((scope.get("client") or ("", 0))[0])
         given = headers.get("authorization")
-        if self.tokens.everybody is not None:
+        if self.tokens.anonymous is not None:
             if _is_remote(address):
-                raise _unauthorized(headers, "there is no token, so only this machine may ask")
-            return self.tokens.everybody
+                raise _unauthorized(
+                    headers, "the server has no token, so it answers only its own machine; start it with a token"
+                )
+            return self.tokens.anonymous
         if given is None:
-            if _path_below(scope).startswith(SIGNED) and scope["method"] == "POST":
+            if _path_in_app(scope).startswith(TRIGGER_PATH) and scope["method"] == "POST":
                 return None
-            raise _unauthorized(headers, "a token is needed: Authorization: Bearer …")
-        if not self.attempts.may_try(address):
-            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many wrong tokens from here", headers={"Retry-After": "1"})
+            raise _unauthorized(headers, "the request has no token; send the header Authorization: Bearer …")
+        if not self.wrong_tokens.may_try(address):
+            detail = "too many wrong tokens from this address; wait a second"
+            raise Problem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "1"})
         access = self.tokens.find(given)
         if access is None:
-            self.attempts.was_wrong(address)
-            raise _unauthorized(headers, "this token is not known")
+            self.wrong_tokens.add(address)
+            raise _unauthorized(headers, "this token is not known; check it")
         return access
 
     def _bounded(self, headers: Headers, receive: Receive) -> Receive:
@@ -115,7 +121,9 @@ class Gate:
         return bounded
 
     def _too_large(self) -> Problem:
-        return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has {self.most_bytes} bytes at the most")
+        return Problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; send at most {self.most_bytes} bytes"
+        )
 
 
 def _protected(send: Send) -> Send:
@@ -130,7 +138,7 @@ def _protected(send: Send) -> Send:
 
 
 def _unauthorized(headers: Headers, detail: str) -> Problem:
-    """A browser asks its user for a password, if it is told to."""
+    """For a browser the scheme is Basic: then it asks its user for a password."""
     scheme = "Basic" if "text/html" in headers.get("accept", "") else "Bearer"
     return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": f'{scheme} realm="windlass"'})
 
@@ -142,21 +150,21 @@ def _authority(origin: str) -> str | None:
         return None
 
 
-def _path_below(scope: Scope) -> str:
-    """The path below where this app is mounted."""
+def _path_in_app(scope: Scope) -> str:
+    """The path without the prefix under which this app is mounted."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     return path[len(root) :] if root and path.startswith(root) else path
 
 
 def _host_name(host: str) -> str:
-    """Without the port; IPv6 addresses have brackets."""
+    """The host without its port. An IPv6 address has brackets."""
     if host.startswith("["):
         return host[1 : host.find("]")].lower()
     return host.partition(":")[0].lower().rstrip(".")
 
 
-def _is_ours(name: str) -> bool:
-    """An address, or a name that nobody can register: no stranger's page has such an origin."""
+def _is_local_name(name: str) -> bool:
+    """Whether it is an address or a name that cannot be registered. No foreign page can have such an origin."""
     return bool(name) and ("." not in name or name.endswith(".localhost") or _address(name) is not None)
 
 

@@ -17,7 +17,7 @@ from ..insight import JobDetails, JobFacts, job_details, job_facts
 from ..job import IfFailed, Job
 from ..lifecycle import State
 from ..unique import OnConflict, Scope, Unique
-from .endpoints import Asked, endpoint, read_json, read_object
+from .endpoints import Context, endpoint, read_json, read_object
 from .problems import Problem
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -27,14 +27,14 @@ Length = Annotated[
     float | Annotated[str, Meta(max_length=100)], Meta(description='seconds, or a duration like "10m" or "PT10M"')
 ]
 FORMS = [{"title": "a duration", "examples": ["10m", "PT10M"]}, {"title": "a moment", "format": "date-time"}]
-LengthOrMoment = Annotated[  # both are text, which msgspec reads as one type
+LengthOrMoment = Annotated[  # one type of text, because msgspec cannot tell the two forms apart
     float | Annotated[str, Meta(max_length=100, extra_json_schema={"anyOf": FORMS})],
     Meta(description='seconds, a duration like "10m" or "PT10M", or a moment with a timezone'),
 ]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Cursor = Annotated[str, Meta(max_length=100, description="`next_cursor` of the page before")]
 
-BEGINS_WITH_A_DATE = re.compile(r"[0-9]+-")  # as no duration does
+BEGINS_WITH_A_DATE = re.compile(r"[0-9]+-")  # no duration begins like this
 
 
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -53,12 +53,14 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen
 
 
 class DeletionQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    cascade: Annotated[bool, Meta(description="with the chains that it waited for, where nothing else waits")] = False
+    cascade: Annotated[
+        bool, Meta(description="also delete the chains that it waited for, if no other job waits for them")
+    ] = False
 
 
 class UniqueKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One job for this key: until it is claimed or finished, for ever, or for a duration. The key is one of the job's
-    type, or (`app`) of all types."""
+    """One job for this key: until the job is claimed or finished, for ever, or for a duration. The key counts for the
+    job's type or, with the scope `app`, for all types."""
 
     key: Key
     until: Length = "finished"
@@ -68,7 +70,7 @@ class UniqueKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """A job to be enqueued. `input` has the handler's arguments by name."""
+    """A job to enqueue. `input` has the handler's arguments by name."""
 
     type: Name
     input: Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})] = msgspec.field(
@@ -93,7 +95,7 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froze
     keep: Length | UnsetType | None = UNSET
 
     def options(self) -> dict[str, Any]:
-        names = self.__struct_fields__[2:]  # all but the type and the input
+        names = self.__struct_fields__[2:]  # all fields but the type and the input
         given = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         unique = given.get("unique")
         if isinstance(unique, UniqueKey):
@@ -112,7 +114,7 @@ def _read_moment(name: str, text: str) -> datetime:
 
 
 class Completion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What the job's output is to be."""
+    """The output of the job."""
 
     output: Annotated[msgspec.Raw, Meta(extra_json_schema={})] = msgspec.field(
         default_factory=lambda: msgspec.Raw(b"null")
@@ -120,20 +122,20 @@ class Completion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class JobPage(TypedDict):
-    """Jobs, newest first; `next_cursor` asks for more, and is null at the end."""
+    """Jobs, newest first. `next_cursor` is the cursor of the next page, null at the end."""
 
     jobs: list[JobFacts]
     next_cursor: str | None
 
 
 class EnqueuedJob(JobDetails):
-    """The job; `created` is false where it, or another with its unique key, was there already."""
+    """The job. `created` is false if it, or another job with its unique key, existed already."""
 
     created: bool
 
 
 class Chain(TypedDict):
-    """A chain: as its newest job is, and its jobs, newest first."""
+    """A chain: the state and output of its newest job, and its jobs, newest first."""
 
     id: str
     state: str
@@ -148,12 +150,12 @@ class Explanation(TypedDict):
 
 
 @endpoint("GET", "/v1/jobs", "read")
-async def list_jobs(asked: Asked, query: JobQuery) -> JobPage:
-    """A page of jobs with their errors, newest first; failed or cancelled ones in the order of their ends."""
-    own = asked.access.tenant
+async def list_jobs(context: Context, query: JobQuery) -> JobPage:
+    """List jobs with their errors, newest first. Failed or cancelled jobs are in the order in which they ended."""
+    own = context.access.tenant
     if own is not None and query.tenant not in (None, own):
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {query.tenant!r}")
-    page = await asked.app.alist(
+    page = await context.app.alist(
         state=query.status, type=query.type, queue=query.queue, tenant=own or query.tenant, since=query.since,
         limit=query.limit, cursor=query.cursor,
     )  # fmt: skip
@@ -161,91 +163,93 @@ async def list_jobs(asked: Asked, query: JobQuery) -> JobPage:
 
 
 @endpoint("POST", "/v1/jobs", "operate", status=201)
-async def enqueue_job(asked: Asked, body: JobRequest) -> EnqueuedJob:
-    """Enqueue a job. Sent again with the same `id`, or with a unique key that is held, it answers 200 with the job that
-    is there."""
-    options, own = body.options(), asked.access.tenant
+async def enqueue_job(context: Context, body: JobRequest) -> EnqueuedJob:
+    """Enqueue a job. If a job with this `id` or this unique key exists already, the answer is 200 with that job."""
+    options, own = body.options(), context.access.tenant
     if own is not None and options.setdefault("tenant", own) != own:
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {body.tenant!r}")
-    await asked.own_all(options.get("after", ()))
+    await context.check_jobs(options.get("after", ()))
     arguments = read_object(bytes(body.input), "input")
-    job = await asked.app.aenqueue(body.type, arguments, **options)
+    job = await context.app.aenqueue(body.type, arguments, **options)
     if not job.created:
-        asked.status = HTTPStatus.OK
-        if own is not None and job.tenant != own:  # an id of one's own choice that is another's
-            raise Problem(HTTPStatus.CONFLICT, f"there is a job {job.id} already")
+        context.status = HTTPStatus.OK
+        if own is not None and job.tenant != own:  # the caller chose the id of another tenant's job
+            raise Problem(HTTPStatus.CONFLICT, f"there is a job {job.id} already; choose another id")
     return {**job_details(job), "created": job.created}
 
 
 @endpoint("GET", "/v1/jobs/{id}", "read")
-async def get_job(asked: Asked, id: UUID) -> JobDetails:
-    """All that there is to know of one job."""
-    return job_details(await asked.job(id))
+async def get_job(context: Context, id: UUID) -> JobDetails:
+    """Show all details of one job."""
+    return job_details(await context.job(id))
 
 
 @endpoint("DELETE", "/v1/jobs/{id}", "admin", status=204)
-async def delete_job(asked: Asked, id: UUID, query: DeletionQuery) -> None:
-    """Remove a job with its chain; refused while it runs, or while another chain waits for it."""
-    if asked.access.tenant is not None:
+async def delete_job(context: Context, id: UUID, query: DeletionQuery) -> None:
+    """Delete a job with its chain. Refused while it runs, or while another chain waits for it."""
+    if context.access.tenant is not None:
         if query.cascade:
-            raise Problem(HTTPStatus.FORBIDDEN, "cascade may reach other tenants, and the token is one tenant's")
-        chain = (await asked.job(id)).chain_id
-        if any(job.tenant != asked.access.tenant for job in await asked.app.alist(chain=chain, limit=1000)):
-            raise Problem(HTTPStatus.FORBIDDEN, "jobs of other tenants are in this chain")
-    await asked.app.adelete(id, cascade=query.cascade)
+            detail = "cascade may delete jobs of other tenants, and the token belongs to one; delete without cascade"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
+        chain = (await context.job(id)).chain_id
+        if any(job.tenant != context.access.tenant for job in await context.app.alist(chain=chain, limit=1000)):
+            detail = "this chain has jobs of other tenants; use a token without a tenant"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
+    await context.app.adelete(id, cascade=query.cascade)
 
 
 @endpoint("POST", "/v1/jobs/{id}/retry", "operate")
-async def retry_job(asked: Asked, id: UUID) -> JobDetails:
-    """Bring a failed or cancelled job back, due now."""
-    await asked.own(id)
-    return job_details(await asked.app.aretry(id))
+async def retry_job(context: Context, id: UUID) -> JobDetails:
+    """Retry a failed or cancelled job now."""
+    await context.check_job(id)
+    return job_details(await context.app.aretry(id))
 
 
 @endpoint("POST", "/v1/jobs/{id}/cancel", "operate")
-async def cancel_job(asked: Asked, id: UUID) -> JobDetails:
-    """Cancel a job; a running one is asked to end."""
-    await asked.own(id)
-    return job_details(await asked.app.acancel(id))
+async def cancel_job(context: Context, id: UUID) -> JobDetails:
+    """Cancel a job. Its worker ends a running one."""
+    await context.check_job(id)
+    return job_details(await context.app.acancel(id))
 
 
 @endpoint("POST", "/v1/jobs/{id}/run-now", "operate")
-async def run_job_now(asked: Asked, id: UUID) -> JobDetails:
-    """Do not wait for its time."""
-    await asked.own(id)
-    return job_details(await asked.app.arun_now(id))
+async def run_job_now(context: Context, id: UUID) -> JobDetails:
+    """Make a pending job due now."""
+    await context.check_job(id)
+    return job_details(await context.app.arun_now(id))
 
 
 @endpoint("POST", "/v1/jobs/{id}/complete", "operate")
-async def complete_job(asked: Asked, id: UUID, body: Completion) -> JobDetails:
-    """Complete a job without a worker: an approval, a callback."""
-    await asked.own(id)
-    return job_details(await asked.app.acomplete(id, read_json(bytes(body.output))))
+async def complete_job(context: Context, id: UUID, body: Completion) -> JobDetails:
+    """Complete a job without a worker, as after an approval or a callback."""
+    await context.check_job(id)
+    return job_details(await context.app.acomplete(id, read_json(bytes(body.output))))
 
 
 @endpoint("GET", "/v1/jobs/{id}/explain", "read")
-async def explain_job(asked: Asked, id: UUID) -> Explanation:
-    """Why is this job not running?"""
-    await asked.own(id)
-    return {"id": str(id), "explanation": await asked.app.aexplain(id)}
+async def explain_job(context: Context, id: UUID) -> Explanation:
+    """Explain why a job is not running."""
+    await context.check_job(id)
+    return {"id": str(id), "explanation": await context.app.aexplain(id)}
 
 
 @endpoint("GET", "/v1/chains/{id}", "read")
-async def get_chain(asked: Asked, id: UUID, query: PageQuery) -> Chain:
-    """A chain, by the id of any of its jobs."""
-    chain = (await asked.job(id)).chain_id
-    page = await asked.app.alist(chain=chain, tenant=asked.access.tenant, limit=query.limit, cursor=query.cursor)
-    newest = await _newest(asked.app, chain)
+async def get_chain(context: Context, id: UUID, query: PageQuery) -> Chain:
+    """Show a chain, by the id of any of its jobs."""
+    chain = (await context.job(id)).chain_id
+    page = await context.app.alist(chain=chain, tenant=context.access.tenant, limit=query.limit, cursor=query.cursor)
+    newest = await _newest(context.app, chain)
     return {
         "id": str(chain),
         "state": newest.state,
-        "output": newest.output if asked.access.tenant in (None, newest.tenant) else None,
+        "output": newest.output if context.access.tenant in (None, newest.tenant) else None,
         "jobs": [job_facts(job) for job in sorted(page, key=lambda job: -job.chain_index)],
         "next_cursor": page.next_cursor,
     }
 
 
 async def _newest(app: Windlass, chain: UUID) -> Job:
-    """The one that the chain has come to. Ids may be made by machines whose clocks differ: they do not tell."""
+    """The last job of the chain. The ids do not show which it is, because the clocks of the machines that make them
+    differ."""
     ends = await app.arun_operation(lambda: app.store.ends([chain]))
     return ends[0] if ends else max(await app.alist(chain=chain, limit=100), key=lambda job: job.chain_index)

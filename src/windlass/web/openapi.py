@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the endpoints themselves: their parameters, their answers, their docstrings."""
+"""The OpenAPI document, made from the parameters, the answers and the docstrings of the endpoints."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """What may be left out is not written as null in a query."""
+    """The schema of an optional parameter. A query has no null: a parameter is left out instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
         schema = {name: value for name, value in schema.items() if name not in ("anyOf", "default")} | kinds[0]
@@ -112,5 +112,5 @@ def _responses(endpoint: Endpoint, schema_of: dict[int, Any]) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": schema_of[id(ProblemDocument)]}}
     statuses = {str(endpoint.status): done}
     if endpoint.function.__name__ == "enqueue_job":
-        statuses["200"] = {**done, "description": "It was there already."}
-    return statuses | {"4XX": {"description": "Why not.", "content": problem}}
+        statuses["200"] = {**done, "description": "The job existed already."}
+    return statuses | {"4XX": {"description": "The request was refused.", "content": problem}}

@@ -1,4 +1,4 @@
-"""What a browser sees: a plain overview, and the API's documentation. Names and errors are text, never HTML."""
+"""The pages for a browser: an overview, and the documentation of the API. All names and errors are escaped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def overview(app: Windlass, request: Request) -> Response:
 
 
 async def documentation(app: Windlass, request: Request) -> Response:
-    """For people; programs read openapi.json."""
+    """The documentation for people. Programs read openapi.json."""
     rows = [
         [
             one.method,

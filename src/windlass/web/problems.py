@@ -1,4 +1,4 @@
-"""What went wrong, as the caller is told: problem documents (RFC 9457)."""
+"""Errors as problem documents (RFC 9457), the answers to requests that failed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATUS: dict[type[WindlassError], HTTPStatus] = {
 
 
 class ProblemDocument(TypedDict):
-    """Why a request was not done. `type` names the kind of problem, for programs; `detail` is for people."""
+    """Why a request failed. `type` names the kind of problem, for programs; `detail` is for people."""
 
     type: str
     title: str
@@ -47,7 +47,7 @@ class ProblemDocument(TypedDict):
 
 
 class Problem(Exception):
-    """Raised on the way; what the caller is told."""
+    """An exception that becomes the answer to the request."""
 
     def __init__(
         self, status: HTTPStatus, detail: str, *, kind: str | None = None, headers: Mapping[str, str] | None = None
@@ -60,7 +60,7 @@ class Problem(Exception):
     def of(cls, error: WindlassError) -> Problem:
         kinds = [kind for kind in type(error).__mro__ if kind in STATUS]
         if not kinds:
-            return cls(HTTPStatus.INTERNAL_SERVER_ERROR, "this should not have happened; the server's log says more")
+            return cls(HTTPStatus.INTERNAL_SERVER_ERROR, "an unexpected error in the server; see its log")
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kinds[0].__name__).lower()
         return cls(STATUS[kinds[0]], str(error), kind=name)
 

@@ -14,7 +14,7 @@ from ..insight import (
     stat_facts,
     worker_facts,
 )
-from .endpoints import Asked, endpoint
+from .endpoints import Context, endpoint
 
 
 class Queues(TypedDict):
@@ -39,45 +39,45 @@ class Health(TypedDict):
 
 
 @endpoint("GET", "/v1/queues", "read", across_tenants=True)
-async def list_queues(asked: Asked) -> Queues:
-    """The queues, with their jobs by state."""
-    return {"queues": queue_facts(await asked.app.acounts(), await asked.app.apaused())}
+async def list_queues(context: Context) -> Queues:
+    """List the queues, with their jobs by state."""
+    return {"queues": queue_facts(await context.app.acounts(), await context.app.apaused())}
 
 
 @endpoint("POST", "/v1/queues/{name:path}/pause", "operate", across_tenants=True)
-async def pause_queue(asked: Asked, name: str) -> QueueState:
-    """Let nothing of this queue be claimed until it is resumed. What runs goes on."""
-    await asked.app.apause(name)
+async def pause_queue(context: Context, name: str) -> QueueState:
+    """Pause a queue: no worker claims its jobs until it is resumed. Running jobs continue."""
+    await context.app.apause(name)
     return {"name": name, "paused": True}
 
 
 @endpoint("POST", "/v1/queues/{name:path}/resume", "operate", across_tenants=True)
-async def resume_queue(asked: Asked, name: str) -> QueueState:
-    """Let its jobs be claimed again."""
-    await asked.app.aresume(name)
+async def resume_queue(context: Context, name: str) -> QueueState:
+    """Resume a queue: workers claim its jobs again."""
+    await context.app.aresume(name)
     return {"name": name, "paused": False}
 
 
 @endpoint("GET", "/v1/workers", "read", across_tenants=True)
-async def list_workers(asked: Asked) -> Workers:
-    """The workers that are alive."""
-    return {"workers": worker_facts(await asked.app.aworkers())}
+async def list_workers(context: Context) -> Workers:
+    """List the workers that are alive."""
+    return {"workers": worker_facts(await context.app.aworkers())}
 
 
 @endpoint("GET", "/v1/schedules", "read", across_tenants=True)
-async def list_schedules(asked: Asked) -> Schedules:
-    """The schedules, with their next five runs."""
-    return {"schedules": [schedule_facts(one, one.next_runs) for one in await asked.app.aschedules()]}
+async def list_schedules(context: Context) -> Schedules:
+    """List the schedules, with their next five runs."""
+    return {"schedules": [schedule_facts(one, one.next_runs) for one in await context.app.aschedules()]}
 
 
 @endpoint("GET", "/v1/stats", "read", across_tenants=True)
-async def get_stats(asked: Asked) -> Stats:
-    """Jobs by state, and by type and state."""
-    return stat_facts(await asked.app.acounts())
+async def get_stats(context: Context) -> Stats:
+    """Count the jobs by state, and by type and state."""
+    return stat_facts(await context.app.acounts())
 
 
 @endpoint("GET", "/healthz", "read")
-async def get_health(asked: Asked) -> Health:
-    """Whether the database answers: 200, or 503."""
-    await asked.app.arun_operation(asked.app.store.now)
+async def get_health(context: Context) -> Health:
+    """Check the database: 200 if it answers, else 503."""
+    await context.app.arun_operation(context.app.store.now)
     return {"status": "ok"}

@@ -1,7 +1,7 @@
-"""Signed webhooks: whoever knows a trigger's secret may start its task, each request once.
+"""Signed webhooks: a sender that knows a trigger's secret can start its task. Each request works once.
 
-The signature is an HMAC-SHA256 over the time and the body. It holds for five minutes; what has been seen is a unique
-key of the job that it made, so that any process on the same database refuses it the second time.
+The signature is an HMAC-SHA256 over the time and the body, valid for five minutes. It becomes the unique key of the
+request's job. So every process on the same database refuses the same request a second time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..errors import Conflict, InvalidInput
 from ..insight import JobFacts, job_facts
 from ..task import Task
 from ..unique import Unique
-from .endpoints import Asked, endpoint, read_object
+from .endpoints import Context, endpoint, read_object
 from .problems import Problem
 
 SIGNATURE, TIMESTAMP = "X-Windlass-Signature", "X-Windlass-Timestamp"
 VALID_SECONDS = 300
-LEAST_SECRET = 16  # characters
+LEAST_SECRET = 16  # characters of a secret
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A task, or the name of one, that a signed request starts; the request's body has its arguments by name."""
+    """A task, or its name, that a signed request starts. The body of the request has the arguments by name."""
 
     task: Task[..., Any] | str
     secret: str = field(repr=False)
@@ -36,9 +36,9 @@ class Trigger:
 
     def __post_init__(self) -> None:
         if not isinstance(self.secret, str) or len(self.secret) < LEAST_SECRET:
-            raise InvalidInput(f"a trigger's secret has {LEAST_SECRET} characters or more")
+            raise InvalidInput(f"the secret of a trigger is too short; give at least {LEAST_SECRET} characters of text")
         if "unique" in self.options:
-            raise InvalidInput("a trigger's job has a unique key already: the request's signature")
+            raise InvalidInput("a trigger's job has the request's signature as its unique key; leave unique out")
 
     @property
     def type(self) -> str:
@@ -56,31 +56,34 @@ def _signature(secret: str, timestamp: str, body: bytes) -> str:
 
 
 @endpoint("POST", "/v1/triggers/{name}", None, status=202, accepts=dict[str, Any])
-async def fire_trigger(asked: Asked, name: str) -> JobFacts:
-    """Start a trigger's task with the body as its arguments. Signed: X-Windlass-Timestamp has the seconds since 1970,
-    X-Windlass-Signature "sha256=" and the hexadecimal HMAC-SHA256, by the trigger's secret, over that number, a full
-    stop and the body. Valid for five minutes, once."""
-    given = await asked.request.body()
-    trigger, signature = _check(asked, name, given)
+async def fire_trigger(context: Context, name: str) -> JobFacts:
+    """Start a trigger's task with the body as its arguments. The request is signed: X-Windlass-Timestamp has the
+    seconds since 1970. X-Windlass-Signature has "sha256=" and the hexadecimal HMAC-SHA256, by the trigger's secret,
+    over that number, a full stop and the body. A signature is valid for five minutes, and once."""
+    given = await context.request.body()
+    trigger, signature = _check(context, name, given)
     arguments = read_object(given or b"{}", "the body")
     once = Unique(f"trigger {name} {signature}", until=2 * VALID_SECONDS, on_conflict="raise")
     try:
-        job = await asked.app.aenqueue(trigger.type, arguments, **{**trigger.options, "unique": once})
+        job = await context.app.aenqueue(trigger.type, arguments, **{**trigger.options, "unique": once})
     except Conflict:
-        raise Problem(HTTPStatus.CONFLICT, "this request was seen before", kind="replayed") from None
+        detail = "this request was received before; sign a new one"
+        raise Problem(HTTPStatus.CONFLICT, detail, kind="replayed") from None
     return job_facts(job)
 
 
-def _check(asked: Asked, name: str, body: bytes) -> tuple[Trigger, str]:
-    """Alike for a name that is not known and a signature that is wrong."""
-    triggers: Mapping[str, Trigger] = asked.request.app.state.triggers
-    trigger, headers = triggers.get(name), asked.request.headers
+def _check(context: Context, name: str, body: bytes) -> tuple[Trigger, str]:
+    """Check the signature. An unknown name and a wrong signature give the same error, so that it tells no names."""
+    triggers: Mapping[str, Trigger] = context.request.app.state.triggers
+    trigger, headers = triggers.get(name), context.request.headers
     timestamp, signature = headers.get(TIMESTAMP, ""), headers.get(SIGNATURE, "")
     expected = _signature(trigger.secret if trigger else "no such trigger", timestamp, body)
     right = hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogateescape"))
     if trigger is None or not right:
-        raise Problem(HTTPStatus.UNAUTHORIZED, "no trigger of that name has made this signature")
+        detail = "the name of the trigger or the signature is wrong; check the name, the secret and the body"
+        raise Problem(HTTPStatus.UNAUTHORIZED, detail)
     plain = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15
     if not plain or abs(time.time() - int(timestamp)) > VALID_SECONDS:
-        raise Problem(HTTPStatus.UNAUTHORIZED, "the signature is more than five minutes old, or from the future")
+        detail = "the signature is more than five minutes old, or from the future; check the sender's clock"
+        raise Problem(HTTPStatus.UNAUTHORIZED, detail)
     return trigger, signature

@@ -17,6 +17,7 @@ from typing import Any
 from ..app import Windlass
 from ..attempt import Attempt, Stop, current
 from ..block import BlockConflict, BlockRefused
+from ..call import Call
 from ..errors import InvalidInput, LeaseLost
 from ..job import Job
 from ..lifecycle import COMPLETED
@@ -35,6 +36,7 @@ from ..outcome import (
 )
 from ..policy import DEFAULT
 from ..task import Task
+from .deadline import Deadline
 from .processes import ChildProcesses
 from .refused_blocks import RefusedBlocks
 from .threads import Threads
@@ -160,8 +162,6 @@ class Executor:
                 return give_back(job, attempt.token)
             case Stop.CANCEL if not isinstance(result, str):
                 result = Cancel(attempt.why or "cancelled while it ran")
-            case Stop.TIMEOUT if attempt.begin is not None:
-                return give_back(job, attempt.token)  # the store did not answer: its handler was not called
             case Stop.TIMEOUT if not isinstance(result, str):
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
@@ -197,6 +197,8 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     """What was returned, as it is stored. Of one that has settled its job itself nothing more is expected."""
     if type(value) is Continue:
         return attempt.completion(value)
+    if isinstance(value, Call):
+        raise TypeError(f"{task.name} returned a call. To continue the chain with it, return Continue(…)")
     if value is None and attempt.recorded is not None:
         return "null"
     return task.signature.encode_result(value)
@@ -224,11 +226,8 @@ def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
 
 
 async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:
-    handle = asyncio.get_running_loop().call_later(seconds, attempt.interrupt, Stop.TIMEOUT)
-    try:
+    with Deadline(attempt, seconds):
         return await call
-    finally:
-        handle.cancel()
 
 
 def _around(middleware: Callable[..., Any], call: Handler) -> Handler:

@@ -1,15 +1,102 @@
-"""What the log says of how attempts ended. Of what went well it says nothing, unless it is asked to (DEBUG)."""
+"""After outcomes are written: count them, log them, tell the hooks, and ring where jobs are ready next."""
 
 from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
 
 import msgspec
 
 from .. import lifecycle
-from ..job import Job, JobError
+from ..attempt import Attempt
+from ..job import Job, JobError, NewJob
+from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
 from ..outcome import Settlement
+from ..stores.store import Refusal
+from ..stores.wakeup import Hint
+from .bell import Reason
+from .claimer import Claimer
+from .events import Events
+from .writer import Ended
 
 log = Log("windlass.worker")
+
+
+@dataclass
+class Tally:
+    """Attempts of this worker, by their outcome."""
+
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+
+
+class Outcomes:
+    def __init__(self, claimer: Claimer, tally: Tally, events: Events, poll_seconds: float) -> None:
+        self.claimer, self.tally, self.events, self.poll_seconds = claimer, tally, events, poll_seconds
+        self.app, self.bell = claimer.app, claimer.bell
+
+    def written(self, batch: list[Ended], refusals: list[Refusal], *, has_next: bool) -> None:
+        """`has_next`: this worker has the next job of the chain already."""
+        if not has_next:
+            self.bell.ring(Reason.ENDED)
+            self._continue([one.continues for _, one in batch if one.continues is not None])
+        if any(attempt.job.order_key for attempt, _ in batch):
+            self.bell.ring(Reason.LOOK)
+        talkative = log.isEnabledFor(logging.DEBUG)
+        quiet = not refusals and not talkative and not self.app.hooks
+        if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
+            self.tally.completed += len(batch)
+            return
+        refused = {refusal.id: refusal.reason for refusal in refusals}
+        for attempt, settlement in batch:
+            if settlement.id in refused:
+                fields = job_fields(attempt.job)
+                log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id], extra=fields)
+                continue
+            if talkative or settlement.error is not None:
+                log_outcome(attempt.job, settlement)
+            self._count(settlement)
+            self.events.settled(attempt, settlement)
+        self._ring_for_retries([one for one in batch if one[1].state == PENDING and one[1].id not in refused])
+
+    def settled_by_handler(self, attempt: Attempt, settlement: Settlement) -> None:
+        """The handler has settled the job in its own transaction."""
+        self._count(settlement)
+        self.events.settled(attempt, settlement)
+        self.bell.ring(Reason.ENDED)
+        self.bell.ring(Reason.LOOK)
+
+    def _count(self, settlement: Settlement) -> None:
+        if settlement.state == COMPLETED:
+            self.tally.completed += 1
+        elif settlement.state == PENDING:
+            self.tally.retried += settlement.error is not None
+        else:
+            self.tally.failed += 1
+
+    def _continue(self, jobs: list[NewJob]) -> None:
+        """The next jobs of chains: this worker looks for them first, or other workers are notified."""
+        elsewhere = set()
+        for job in jobs:
+            served = job.queue in self.claimer.cursors
+            self.bell.ring(Reason.CHAIN, job.queue if served else None)
+            if not served or job.type not in self.app.tasks:
+                elsewhere.add(job.queue)
+        if elsewhere and self.app.notify:
+            self.app.store.wakeup.send([Hint("ready", queue) for queue in sorted(elsewhere)])
+
+    def _ring_for_retries(self, batch: list[Ended]) -> None:
+        """When the first one of each queue is due, if that is before the next poll."""
+        soonest: dict[str, float] = {}
+        for attempt, settlement in batch:
+            delay = settlement.delay_seconds or 0.0
+            soonest[attempt.job.queue] = min(delay, soonest.get(attempt.job.queue, delay))
+        for queue, delay in soonest.items():
+            if delay < self.poll_seconds:
+                asyncio.get_running_loop().call_later(delay, self.bell.ring, Reason.HINT, queue)
 
 
 def log_outcome(job: Job, settlement: Settlement) -> None:
@@ -24,7 +111,9 @@ def log_outcome(job: Job, settlement: Settlement) -> None:
         case lifecycle.CANCELLED:
             log.info("job %s (%s) was cancelled: %s", job.id, job.type, error, extra=fields)
         case lifecycle.PENDING:
-            again = "job %s (%s) failed in attempt %d and is tried again: %s"
-            log.warning(again, job.id, job.type, job.attempt, error, extra=fields)
+            again = "job %s (%s) failed in attempt %d and is tried again in %.3g s: %s"
+            delay = settlement.delay_seconds or 0.0
+            log.warning(again, job.id, job.type, job.attempt, delay, error, extra=fields)
         case _:
-            log.error("job %s (%s) has failed, in attempt %d: %s", job.id, job.type, job.attempt, error, extra=fields)
+            failed = "job %s (%s) has failed, in attempt %d: %s (its traceback: windlass jobs show %s)"
+            log.error(failed, job.id, job.type, job.attempt, error, job.id, extra=fields)

@@ -1,34 +1,29 @@
-"""Handlers in child processes, for work that holds the CPU: there a timeout and a cancel are real, since the child is
-killed. A child runs one job after another, and a new one is started when it is gone.
+"""Handlers with `isolation="process"`: they run in child processes, so that a timeout or a cancel really ends them.
+
+The worker kills the child then. A child runs one job after another, and the worker starts a new one when it is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import inspect
 import multiprocessing
 import os
-import select
-import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from ..app import Windlass
-from ..attempt import Attempt, current
+from ..attempt import Attempt
 from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
-from ..job import Job, is_last_attempt
-from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze, describe_error
+from ..job import is_last_attempt
+from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze
 from ..task import Task
+from .child import serve
 from .threads import Threads
-from .watchdog import die_with_parent
 
 NO_CHILD_SECONDS = 5.0  # until a job is tried again whose children died before they had it
 CHILD_TRIES = 3  # children that are tried when one is dead before it has the job
@@ -47,7 +42,9 @@ class ProcessDied(Interruption):
 
 
 class NotBegun(ProcessDied):
-    """The child process was dead, or died, before it had the job."""
+    """The child process was dead before it had the job; or it died before the last attempt of the job counted."""
+
+    had_job = False
 
 
 class ChildProcesses:
@@ -67,6 +64,8 @@ class ChildProcesses:
             except NotBegun as error:
                 if attempt.interrupted:
                     raise
+                if error.had_job and not tries_left:  # the import of its module, or the job, ends every child
+                    raise ProcessDied(str(error)) from error
                 if not tries_left:  # its handler was never called: no attempt is spent
                     raise Snooze(str(error), after=NO_CHILD_SECONDS) from error
         if kind == "continue":
@@ -151,7 +150,8 @@ class _Child:
     ) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
         job = msgspec.structs.replace(attempt.job, _app=None)
-        begun = False
+        begun = had_job = False
+        counts_at_go = is_last_attempt(job)
         try:
             self.pipe.send((place, job, attempt.token, attempt.waited_for))
             while True:
@@ -159,11 +159,12 @@ class _Child:
                 if token != attempt.token:
                     continue  # of a job before, by a thread that has outlived its handler
                 if kind == "begun":
-                    begun = True
+                    had_job, begun = True, not counts_at_go
                 elif kind == "ready":
                     if attempt.begin is not None:
                         asyncio.run_coroutine_threadsafe(_awaited(attempt.begin), loop).result()
                     self.pipe.send("go")
+                    begun = True
                 elif kind == "progress":
                     attempt.progress(*value)
                 elif kind == "log":
@@ -172,130 +173,20 @@ class _Child:
                     return kind, value
         except (EOFError, OSError) as error:
             self.process.join(5.0)
-            died = ProcessDied if begun else NotBegun
-            raise died(f"the child process ended with exit code {self.process.exitcode}") from error
+            died = (ProcessDied if begun else NotBegun)(
+                f"the child process ended with exit code {self.process.exitcode}"
+            )
+            if isinstance(died, NotBegun):
+                died.had_job = had_job
+            raise died from error
 
     def kill(self) -> None:
         self.doomed = True
         self.process.kill()
 
 
-class _ChildAttempt(Attempt):
-    """The attempt as the child sees it; what it reports goes to the worker."""
-
-    def __init__(self, app: Any, job: Job, token: Any, line: _Line) -> None:
-        super().__init__(app, job, token)
-        self._line = line
-
-    def progress(self, fraction: float, text: str = "") -> None:
-        self._line.send("progress", (fraction, text))
-
-    def log(self, text: str) -> None:
-        self._line.send("log", text)
-
-    def say_ready(self) -> None:
-        self._line.send("ready", None)
-
-
-class _Line:
-    """What a child says of one job. A copy of the child, which a handler has made by a fork, says nothing."""
-
-    lock = threading.Lock()
-
-    def __init__(self, pipe: Connection, token: Any) -> None:
-        self.pipe, self.token, self.process = pipe, token, os.getpid()
-
-    def send(self, kind: str, value: Any) -> None:
-        if os.getpid() == self.process:
-            with self.lock:
-                self.pipe.send((self.token, kind, value))
-
-
-def serve(pipe: Connection, parent: int) -> None:
-    """A child's life, which ends with its worker's. What stops a worker is for the worker alone to hear: signals are
-    often sent to all processes of a service, and the worker lets its jobs end first."""
-    die_with_parent(parent)
-    if hasattr(select, "poll"):
-        threading.Thread(target=_die_with_pipe, args=(pipe.fileno(),), name="windlass-parent", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _heed_not)  # not SIG_IGN, which the programs that a handler starts would inherit
-    sys.path.insert(0, os.getcwd())
-    while True:
-        try:
-            (module, name, home), job, token, blockers = pipe.recv()
-        except (EOFError, OSError):
-            return
-        line, task = _Line(pipe, token), None
-        line.send("begun", None)
-        try:
-            task = _find(module, name, home)
-            attempt = _ChildAttempt(task.app, job, token, line)
-            attempt.had(blockers)
-            answer: tuple[str, Any] = _call(task, attempt, pipe)
-        except BaseException as error:
-            answer = _ended_badly(error, task)
-        if os.getpid() != line.process:
-            os._exit(1)  # a copy that the handler has made and forgotten to end
-        line.send(*answer)
-
-
-def _heed_not(_number: int, _frame: object) -> None:
-    pass
-
-
-def _die_with_pipe(descriptor: int) -> None:
-    """Where the system does not end us with the worker, the end of its pipe tells."""
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    poll.poll()
-    os._exit(1)
-
-
-def _import(module: str) -> Any:
-    return importlib.import_module("__mp_main__" if module == "__main__" else module)
-
-
-def _find(module: str, name: str, home: str | None) -> Task[..., Any]:
-    if home is not None:
-        _import(home)
-    found = _import(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, Task):
-        raise WindlassError(f"{module}.{name} is not the task itself: another decorator stands above @app.task")
-    return found
-
-
 async def _awaited(begin: Callable[[], Awaitable[None]]) -> None:
     await begin()
-
-
-def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tuple[str, Any]:
-    arguments = task.signature.decode_arguments(attempt.job.input_json)
-    if task.signature.injected_name:
-        arguments[task.signature.injected_name] = attempt
-    current.set(attempt)
-    if is_last_attempt(attempt.job):
-        attempt.say_ready()
-        pipe.recv()  # the worker has marked it in the store
-    result = task.function(**arguments)
-    value = asyncio.run(result) if inspect.iscoroutine(result) else result
-    if isinstance(value, Continue):
-        return "continue", value.call
-    if value is None and attempt.recorded is not None:
-        return "settled", attempt.recorded
-    return "done", task.signature.encode_result(value)
-
-
-def _ended_badly(error: BaseException, task: Task[..., Any] | None) -> tuple[str, Any]:
-    """How the handler ended, as plain data: an exception of its own might not survive the journey."""
-    if isinstance(error, Retry | Snooze):
-        return type(error).__name__, (str(error), error.after, error.at)
-    if isinstance(error, BlockConflict):
-        return "BlockConflict", (str(error), error.in_settlement)
-    if isinstance(error, Fail | Cancel | BlockRefused):
-        return type(error).__name__, (str(error),)
-    return "error", (describe_error(error), task is None or task.retry_rules.allow(error))
 
 
 def _raised(kind: str, value: Any) -> BaseException:

@@ -17,8 +17,8 @@ from ..attempt import Attempt, Stop, current
 from ..job import JobError
 from ..logs import Log, job_fields
 from ..outcome import Described, Settlement, decide, give_back
+from .attempts import Attempts
 from .buffer import Buffer
-from .settler import Settler
 
 log = Log("windlass.worker")
 
@@ -28,14 +28,8 @@ Execute = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement |
 
 
 class Slots:
-    """`begins` is called for each attempt before its handler is, `ended` with the settlement that came of it."""
-
-    def __init__(
-        self, count: int, buffer: Buffer, settler: Settler, execute: Execute,
-        begins: Callable[[Attempt], None], ended: Callable[[Attempt, Settlement | None], None],
-    ) -> None:  # fmt: skip
-        self.count, self.buffer, self.settler, self.execute = count, buffer, settler, execute
-        self.begins, self.ended = begins, ended
+    def __init__(self, buffer: Buffer, execute: Execute, attempts: Attempts) -> None:
+        self.buffer, self.execute, self.attempts, self.ledger = buffer, execute, attempts, buffer.ledger
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
@@ -43,7 +37,7 @@ class Slots:
         self._variables = [(variable, value) for variable, value in self._context.items() if variable is not current]
 
     def start(self) -> None:
-        for _ in range(self.count):
+        for _ in range(self.ledger.slots):
             self._add()
 
     def _add(self) -> None:
@@ -70,21 +64,21 @@ class Slots:
 
     async def _run(self) -> None:
         """Until its task is of no use to another job, or the worker ends."""
-        buffer, settler, execute, count = self.buffer, self.settler, self.execute, 0
+        ledger, buffer, execute, count = self.ledger, self.buffer, self.execute, 0
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         while not self.ending:
-            if settler.full:
-                await settler.room()
+            if ledger.is_full:
+                await self.attempts.outbox.room()
             attempt = buffer.pop() or await buffer.take()
             began = time.perf_counter()
             try:
-                self.begins(attempt)
+                self.attempts.begin(attempt)
                 settlement = await execute(attempt, task, began)
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None
-            buffer.ran(time.perf_counter() - began)
-            self.ended(attempt, settlement)
+            ledger.ran(time.perf_counter() - began)
+            self.attempts.end(attempt, settlement)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return
             count += 1

@@ -93,12 +93,21 @@ class Starting:
             turn.end()
 
     async def _begin(self, attempt: Attempt, turn: _Turn) -> None:
-        """Mark it in the store. `CancelledError` where it is not to begin any more: `attempt.stop` says why."""
+        """Mark it in the store. `CancelledError` where it is not to begin any more: `attempt.stop` says why. The time
+        that this takes is not the handler's."""
         task, attempt.task = attempt.task, None  # a statement that is under way is not interrupted
+        deadline = attempt.deadline
+        if deadline is not None:
+            deadline.pause()
         try:
             await self._mark(attempt, turn)
+        except BaseException:  # middleware may have given up, and may call the handler once more
+            turn.end()
+            raise
         finally:
             attempt.task = task
+            if deadline is not None:
+                deadline.resume()
         if attempt.stop is not None:
             raise asyncio.CancelledError
         attempt.begin = None
@@ -157,8 +166,9 @@ class _Turn:
         self._taken = False
 
     async def take(self) -> None:
-        await self._lock.acquire()
-        self._taken = True
+        if not self._taken:
+            await self._lock.acquire()
+            self._taken = True
 
     def end_after(self, seconds: float) -> None:
         if self._timer is not None:

@@ -52,7 +52,7 @@ def _parts(worker: Worker, rate: float, oldest: str) -> list[tuple[str, str]]:
 
 async def _oldest(worker: Worker) -> str:
     try:
-        seconds = await worker.app.arun_for_worker(lambda: worker.app.store.next_due(list(worker.pump.served)))
+        seconds = await worker.app.arun_for_worker(lambda: worker.app.store.next_due(list(worker.claimer.cursors)))
     except Exception:
         return "?"
     return "–" if seconds is None or seconds > 0 else f"{-seconds:.0f} s"

@@ -16,7 +16,7 @@ from examples.agent_platform.model import Reply, StandIn
 from examples.agent_platform.platform import Platform
 from examples.agent_platform.settings import Settings
 from examples.agent_platform.web import create_web
-from tests.concurrency.emptying import empty
+from tests.concurrency.empty_store import empty
 from windlass import Job, Windlass
 
 TOKEN, REMOTE_TOKEN, SECRET = "a-token-of-the-platform", "a-token-of-remotes", "a-secret-of-the-webhook"

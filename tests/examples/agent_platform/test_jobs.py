@@ -1,4 +1,4 @@
-"""Enqueueing, claiming, retrying: behaviours 002.1 to 002.4."""
+"""Enqueueing, claiming, retrying."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def claim(replicas: Replicas, worker: str = "replica 1") -> Job | None:
     return attempts[0].job if attempts else None
 
 
-def test_002_1_enqueue_with_what_is_usual(replicas: Replicas) -> None:
-    """002.1: a kind and a payload; due now, three attempts, no key."""
+def test_enqueue_with_the_usual_options(replicas: Replicas) -> None:
+    """A kind and a payload; due now, three attempts, no key."""
     job = replicas.jobs.enqueue("agent-turn", {"session": "s", "text": "hello", "channel": "slack"})
     assert (job.type, job.input) == ("agent-turn", {"session": "s", "text": "hello", "channel": "slack"})
     assert (job.state, job.attempt, job.max_attempts, job.unique_key) == ("pending", 0, 3, None)
@@ -33,8 +33,8 @@ def test_002_1_enqueue_with_what_is_usual(replicas: Replicas) -> None:
     assert job.result(20) == "About 'hello': 1 words, and well said."
 
 
-def test_002_1_enqueue_with_all_that_can_be_said(replicas: Replicas) -> None:
-    """002.1: a dedupe key, a time, a number of attempts."""
+def test_enqueue_with_all_that_can_be_said(replicas: Replicas) -> None:
+    """A dedupe key, a time, a number of attempts."""
     later = datetime.now(UTC) + timedelta(hours=1)
     job = replicas.jobs.enqueue(
         "agent-turn", {"session": "s", "text": "hi"}, dedupe_key="slack:C1:17", run_at=later, max_attempts=7
@@ -47,8 +47,8 @@ def test_002_1_enqueue_with_all_that_can_be_said(replicas: Replicas) -> None:
     assert job.refresh().state == "completed"
 
 
-def test_002_1_what_makes_no_sense_is_refused(replicas: Replicas) -> None:
-    """002.1: at once, where it is enqueued, and nothing is."""
+def test_what_makes_no_sense_is_refused(replicas: Replicas) -> None:
+    """At once, where it is enqueued, and nothing is."""
     turn: dict[str, Any] = {"session": "s", "text": "t"}
     wrong: list[tuple[str, dict[str, Any], dict[str, Any], type[Exception]]] = [
         ("agent-tern", turn, {}, UnknownTask),
@@ -65,8 +65,8 @@ def test_002_1_what_makes_no_sense_is_refused(replicas: Replicas) -> None:
     assert replicas.app.counts().total == 0
 
 
-def test_002_2_a_key_is_held_while_its_job_is_pending_and_no_longer(replicas: Replicas) -> None:
-    """002.2: a second enqueue is a no-op while the first is pending, and a job of its own when that runs or is done."""
+def test_a_key_is_held_while_its_job_is_pending_and_no_longer(replicas: Replicas) -> None:
+    """A second enqueue is a no-op while the first is pending, and a job of its own when that runs or is done."""
     first = replicas.turn("one", "key")
     again = replicas.turn("two", "key")
     assert (again, again.created, again.input["text"]) == (first, False, "one")
@@ -82,8 +82,8 @@ def test_002_2_a_key_is_held_while_its_job_is_pending_and_no_longer(replicas: Re
     assert replicas.turn("five", "other key").created
 
 
-def test_002_2_a_job_that_falls_back_to_pending_does_not_want_its_key_again(replicas: Replicas) -> None:
-    """002.2 (fix): a newer one holds the key by then; nothing is raised, and both are run."""
+def test_a_job_that_falls_back_to_pending_does_not_want_its_key_again(replicas: Replicas) -> None:
+    """A newer one holds the key by then; nothing is raised, and both are run."""
     replicas.model.fails_for = "older"
     older = replicas.turn("older", "key")
     replicas.work()
@@ -102,8 +102,8 @@ def test_002_2_a_job_that_falls_back_to_pending_does_not_want_its_key_again(repl
     assert sorted(replicas.model.answered) == ["newer", "newest", "older"]
 
 
-async def test_002_3_enqueue_wakes_an_idle_worker_at_once(replicas: Replicas) -> None:
-    """002.3: five times in a row, which a look every five seconds cannot do."""
+async def test_enqueue_wakes_an_idle_worker_at_once(replicas: Replicas) -> None:
+    """Five times in a row, which a look every five seconds cannot do."""
     other = replicas.another()
     async with replicas.app.worker() as worker:
         assert worker.poll_seconds == 5
@@ -118,10 +118,10 @@ async def test_002_3_enqueue_wakes_an_idle_worker_at_once(replicas: Replicas) ->
         await platform.app.aclose()
 
 
-async def test_002_3_without_hints_it_takes_five_seconds(
+async def test_without_hints_it_takes_five_seconds(
     fresh_sqlite_url: str, fresh_postgres_url: str, fresh_mongodb_url: str, tmp_path: Path
 ) -> None:
-    """002.3: workers that hear nothing find the job when they look."""
+    """Workers that hear nothing find the job when they look."""
 
     async def time_one(number: int, url: str) -> timedelta:
         folder = tmp_path / str(number)
@@ -147,8 +147,8 @@ async def test_002_3_without_hints_it_takes_five_seconds(
     assert all(timedelta(seconds=1) < took < timedelta(seconds=12) for took in times), times
 
 
-def test_002_4_one_claim(replicas: Replicas) -> None:
-    """002.4: what is due first comes first; claimed, it is running, with its worker's name and one attempt more."""
+def test_one_claim(replicas: Replicas) -> None:
+    """What is due first comes first; claimed, it is running, with its worker's name and one attempt more."""
     now = datetime.now(UTC)
     due = {minutes: replicas.turn(f"{minutes}", run_at=now + timedelta(minutes=minutes)) for minutes in (2, 1, 3)}
     future = replicas.turn("future", run_at=now + timedelta(hours=1))
@@ -161,8 +161,8 @@ def test_002_4_one_claim(replicas: Replicas) -> None:
     assert future.refresh().state == "pending"
 
 
-def test_002_4_success_stores_the_result(replicas: Replicas) -> None:
-    """002.4: and the job is completed."""
+def test_success_stores_the_result(replicas: Replicas) -> None:
+    """And the job is completed."""
     job = replicas.turn("hello you")
     replicas.work()
     done = job.refresh()
@@ -170,8 +170,8 @@ def test_002_4_success_stores_the_result(replicas: Replicas) -> None:
     assert done.finished_at is not None
 
 
-def test_002_4_failures_wait_longer_and_longer_and_then_it_has_failed(replicas: Replicas) -> None:
-    """002.4: pending at now + base·attempt², with its error; at the last attempt failed."""
+def test_failures_wait_longer_and_longer_and_then_it_has_failed(replicas: Replicas) -> None:
+    """Pending at now + base·attempt², with its error; at the last attempt failed."""
     replicas.model.fails_for = "bad"
     job = replicas.turn("bad news")
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""The ten kinds, each seen by what it leaves behind: behaviour 002.6."""
+"""The ten kinds, each seen by what it leaves behind."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def fire(replicas: Replicas, schedule: str) -> None:
     replicas.work()
 
 
-def test_002_6_the_ten_kinds_are_registered(replicas: Replicas) -> None:
-    """002.6: the ten, and the one that stands for a reply which is awaited."""
+def test_the_ten_kinds_are_registered(replicas: Replicas) -> None:
+    """The ten, and the one that stands for a reply which is awaited."""
     assert set(replicas.app.tasks) == KINDS | {"dispatch-reply"}
 
 
-def test_002_6_a_turn_is_answered_recorded_and_its_tools_are_used(replicas: Replicas) -> None:
-    """002.6: agent-turn records the turn; a tool that it uses is counted by analytics-write."""
+def test_a_turn_is_answered_recorded_and_its_tools_are_used(replicas: Replicas) -> None:
+    """Agent-turn records the turn; a tool that it uses is counted by analytics-write."""
     job = replicas.turn("remember that Ada likes tea")
     replicas.work()
     (turn,) = replicas.records.all("turn").values()
@@ -42,8 +42,8 @@ def test_002_6_a_turn_is_answered_recorded_and_its_tools_are_used(replicas: Repl
     assert list(replicas.records.all("event").values()) == [{"event": "tool remember", "session": "s"}]
 
 
-def test_002_6_a_turn_that_runs_twice_enqueues_once(replicas: Replicas) -> None:
-    """002.6: a worker that was taken for dead and goes on leaves nothing in the queue."""
+def test_a_turn_that_runs_twice_enqueues_once(replicas: Replicas) -> None:
+    """A worker that was taken for dead and goes on leaves nothing in the queue."""
     job = replicas.turn("remember the milk")
     (lost,) = replicas.app.claim(1, lease=None, worker="lost")
     replicas.pass_time(minutes=5)
@@ -57,8 +57,8 @@ def test_002_6_a_turn_that_runs_twice_enqueues_once(replicas: Replicas) -> None:
     assert [len(replicas.records.all(kind)) for kind in ("turn", "memory", "event")] == [1, 1, 1]
 
 
-def test_002_6_memories_are_embedded(replicas: Replicas) -> None:
-    """002.6: embed-memories by hand, and by the clock; each memory once."""
+def test_memories_are_embedded(replicas: Replicas) -> None:
+    """Embed-memories by hand, and by the clock; each memory once."""
     replicas.turn("remember the milk")
     replicas.work()
     by_hand = [replicas.jobs.enqueue("embed-memories", {}) for _ in range(2)]
@@ -73,8 +73,8 @@ def test_002_6_memories_are_embedded(replicas: Replicas) -> None:
     }
 
 
-def test_002_6_the_clock_fires_a_trigger(replicas: Replicas) -> None:
-    """002.6: trigger-fire by cron, and the turn that follows from it."""
+def test_the_clock_fires_a_trigger(replicas: Replicas) -> None:
+    """Trigger-fire by cron, and the turn that follows from it."""
     fire(replicas, "daily digest")
     (turn,) = replicas.records.all("turn").values()
     assert (turn["session"], turn["text"]) == ("trigger daily digest", "what happened since yesterday?")
@@ -82,15 +82,15 @@ def test_002_6_the_clock_fires_a_trigger(replicas: Replicas) -> None:
     assert {job.type for job in replicas.app.list(chain=fired.id)} == {"agent-turn", "trigger-fire"}
 
 
-def test_002_6_the_provider_is_looked_at(replicas: Replicas) -> None:
-    """002.6: provider-refresh by the clock."""
+def test_the_provider_is_looked_at(replicas: Replicas) -> None:
+    """Provider-refresh by the clock."""
     fire(replicas, "provider-refresh")
     (provider,) = replicas.records.all("provider").values()
     assert provider["status"] == "ready"
 
 
-def test_002_6_a_plan_its_subtasks_and_the_whole(replicas: Replicas) -> None:
-    """002.6: N subtasks, and the synthesis of their results in order when all are done."""
+def test_a_plan_its_subtasks_and_the_whole(replicas: Replicas) -> None:
+    """N subtasks, and the synthesis of their results in order when all are done."""
     plan = replicas.jobs.enqueue("orchestrator-plan", {"goal": "Sail", "subtasks": 4})
     replicas.work()
     assert replicas.app.counts()["completed"] == 6
@@ -98,8 +98,8 @@ def test_002_6_a_plan_its_subtasks_and_the_whole(replicas: Replicas) -> None:
     assert plan.result(5) == "\n".join(["Sail:", *parts])
 
 
-def test_002_6_the_synthesis_waits_for_all_subtasks(replicas: Replicas) -> None:
-    """002.6: one that fails holds it up, visibly; when it has been brought back, there is the answer."""
+def test_the_synthesis_waits_for_all_subtasks(replicas: Replicas) -> None:
+    """One that fails holds it up, visibly; when it has been brought back, there is the answer."""
     replicas.model.fails_for = "part 2"
     plan = replicas.jobs.enqueue("orchestrator-plan", {"goal": "Sail", "subtasks": 3})
     for _ in range(3):
@@ -115,8 +115,8 @@ def test_002_6_the_synthesis_waits_for_all_subtasks(replicas: Replicas) -> None:
     assert plan.result(5).count("part") == 3
 
 
-def test_002_6_a_remote_agent_that_does_not_answer_is_not_waited_for_for_ever(replicas: Replicas) -> None:
-    """002.6: dispatch-synthesize comes when all have called back, or the deadline has."""
+def test_a_remote_agent_that_does_not_answer_is_not_waited_for_for_ever(replicas: Replicas) -> None:
+    """Dispatch-synthesize comes when all have called back, or the deadline has."""
     platform = replicas.another(remotes=dict.fromkeys(("tokyo", "lima"), "http://localhost"))
     asked: dict[str, object] = {}
     platform.ask = lambda agent, question, reply: asked.__setitem__(agent, reply)
@@ -134,8 +134,8 @@ def test_002_6_a_remote_agent_that_does_not_answer_is_not_waited_for_for_ever(re
     assert execute.result(5) == "is it raining?:\n- It is.\n- lima has not answered"
 
 
-def test_002_6_a_question_that_could_not_be_put_is_put_again_to_those_who_are_silent(replicas: Replicas) -> None:
-    """002.6: a second attempt of dispatch-execute makes no second reply, and lets alone who has answered."""
+def test_a_question_that_could_not_be_put_is_put_again_to_those_who_are_silent(replicas: Replicas) -> None:
+    """A second attempt of dispatch-execute makes no second reply, and lets alone who has answered."""
     platform = replicas.another(remotes=dict.fromkeys(("tokyo", "lima"), "http://localhost"))
     asked: list[str] = []
 

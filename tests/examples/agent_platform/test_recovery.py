@@ -1,4 +1,4 @@
-"""Workers that die, stop, and share: behaviours 002.5, 002.7 and 002.9."""
+"""Workers that die, stop, and share."""
 
 from __future__ import annotations
 
@@ -60,10 +60,8 @@ def running(replicas: Replicas) -> list[Job]:
     return list(replicas.app.list(state="running"))
 
 
-def test_002_5_the_job_of_a_killed_worker_is_pending_again_after_five_minutes(
-    replicas: Replicas, tmp_path: Path
-) -> None:
-    """002.5: not before; then another answers."""
+def test_the_job_of_a_killed_worker_is_pending_again_after_five_minutes(replicas: Replicas, tmp_path: Path) -> None:
+    """Not before; then another answers."""
     job = replicas.turn("hello")
     command = ["windlass", "worker", "examples.agent_platform.worker:app"]
     with working(command, environment(replicas, tmp_path / "never")) as process:
@@ -76,14 +74,14 @@ def test_002_5_the_job_of_a_killed_worker_is_pending_again_after_five_minutes(
     assert replicas.app.rescue() == 1
     rescued = job.refresh()
     assert (rescued.state, rescued.attempt) == ("pending", 1)
-    assert "was not heard of" in str(rescued.error)
+    assert "did not renew the lease" in str(rescued.error)
     replicas.pass_time(seconds=12)
     assert replicas.work() == 1
     assert job.result(5).startswith("About 'hello'")
 
 
-def test_002_5_workers_rescue_at_boot(replicas: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """002.5: `work` has given back what is lost before it becomes as many workers as the settings say."""
+def test_workers_rescue_at_boot(replicas: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`work` rescues lost jobs before it becomes as many workers as the settings say."""
     lost, fresh = replicas.turn("lost"), replicas.turn("fresh")
     replicas.app.claim(1, lease="10ms", worker="dead")
     replicas.app.claim(1, lease=None, worker="alive")
@@ -99,8 +97,8 @@ def test_002_5_workers_rescue_at_boot(replicas: Replicas, tmp_path: Path, monkey
     assert (lost.refresh().state, fresh.refresh().state) == ("pending", "running")
 
 
-async def test_002_5_and_at_any_time(replicas: Replicas) -> None:
-    """002.5 (fix): a worker that has long been there rescues, too."""
+async def test_and_at_any_time(replicas: Replicas) -> None:
+    """A worker that has long been there rescues, too."""
     app, told = replicas.app, asyncio.Event()
     loop = asyncio.get_running_loop()
     app.on("rescued")(lambda event: loop.call_soon_threadsafe(told.set))
@@ -116,8 +114,8 @@ async def test_002_5_and_at_any_time(replicas: Replicas) -> None:
     await app.aclose()
 
 
-def test_002_7_the_handler_gets_payload_record_and_context(replicas: Replicas) -> None:
-    """002.7: arguments by name, the job with its attempt, and the platform."""
+def test_the_handler_gets_payload_record_and_context(replicas: Replicas) -> None:
+    """Arguments by name, the job with its attempt, and the platform."""
     seen: list[object] = []
 
     @replicas.first.kind("look")
@@ -135,8 +133,8 @@ def test_002_7_the_handler_gets_payload_record_and_context(replicas: Replicas) -
     assert [line.text for line in turn.refresh().notes.log] == ["attempt 1 answers session s on web"]
 
 
-async def test_002_7_stopping_ends_the_loop_after_the_current_job(replicas: Replicas) -> None:
-    """002.7: the one that runs is completed, the next is not begun."""
+async def test_stopping_ends_the_loop_after_the_current_job(replicas: Replicas) -> None:
+    """The one that runs is completed, the next is not begun."""
     current = await asyncio.to_thread(replicas.turn, "slow")
     following = await asyncio.to_thread(replicas.turn, "next")
     worker = replicas.app.worker(concurrency=1)
@@ -153,8 +151,8 @@ async def test_002_7_stopping_ends_the_loop_after_the_current_job(replicas: Repl
     await replicas.app.aclose()
 
 
-def test_002_9_three_replicas_share_the_work(replicas: Replicas, tmp_path: Path) -> None:
-    """002.9: three processes hold a job each, and each job says whose it is; told to stop, they end what they hold."""
+def test_three_replicas_share_the_work(replicas: Replicas, tmp_path: Path) -> None:
+    """Three processes hold a job each, and each job says whose it is; told to stop, they end what they hold."""
     gate = tmp_path / "go on"
     jobs = [replicas.turn(f"message {number}") for number in range(7)]
     settings = environment(replicas, gate, AGENTS_REPLICAS="3", AGENTS_CONCURRENCY="1")
@@ -176,8 +174,8 @@ def test_002_9_three_replicas_share_the_work(replicas: Replicas, tmp_path: Path)
     assert {job.refresh().state for job in jobs} == {"completed"}
 
 
-def test_002_9_each_job_is_run_by_one_of_them(replicas: Replicas) -> None:
-    """002.9: three replicas at once, thirty turns, each answered in one attempt and in the records once."""
+def test_each_job_is_run_by_one_of_them(replicas: Replicas) -> None:
+    """Three replicas at once, thirty turns, each answered in one attempt and in the records once."""
     platforms = [replicas.first, replicas.another(), replicas.another()]
     texts = {f"message {number}" for number in range(30)}
     jobs = [replicas.turn(text) for text in texts]

@@ -71,9 +71,9 @@ def test_all_from_the_environment() -> None:
         ("WINDLASS_TOKEN", "with a space or two in it", "WINDLASS_TOKEN: Expected `str` matching"),
         ("AGENTS_REMOTES", "tokyo", "AGENTS_REMOTES: '' is not the address of a web server"),
         ("AGENTS_REMOTES", "tokyo=file:///etc", "AGENTS_REMOTES: 'file:///etc' is not the address"),
-        ("AGENTS_REMOTES", "a=http://x,a=http://y", "AGENTS_REMOTES: a is there twice"),
+        ("AGENTS_REMOTES", "a=http://x,a=http://y", "AGENTS_REMOTES: a is given twice"),
         ("AGENTS_PUBLIC_URL", "localhost", "AGENTS_PUBLIC_URL: 'localhost' is not the address"),
-        ("AGENTS_URL", "sqlite:///x.db", "AGENTS_URL is not the name of it: WINDLASS_URL is"),
+        ("AGENTS_URL", "sqlite:///x.db", "AGENTS_URL is not a setting; use WINDLASS_URL"),
         ("AGENTS_REPLICA", "2", "AGENTS_REPLICA is not a setting"),
     ],
 )

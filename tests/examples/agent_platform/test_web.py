@@ -1,4 +1,4 @@
-"""The HTTP API: behaviour 002.8, and those of 002.2 and 002.6 that come by HTTP."""
+"""The HTTP API: failures, plans, messages, webhooks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def work(replicas: Replicas, **options: Any) -> None:
     await replicas.app.arun_worker(until_idle=True, **options)
 
 
-async def test_002_8_the_newest_failures_with_their_errors(replicas: Replicas, http: Http) -> None:
-    """002.8: GET /v1/jobs?status=failed&limit=20."""
+async def test_the_newest_failures_with_their_errors(replicas: Replicas, http: Http) -> None:
+    """GET /v1/jobs?status=failed&limit=20."""
     replicas.model.fails_for = "bad"
     for number in range(22):
         replicas.turn(f"bad {number}", max_attempts=1)
@@ -43,8 +43,8 @@ async def test_002_8_the_newest_failures_with_their_errors(replicas: Replicas, h
     assert {(job["type"], job["state"], job["attempt"]) for job in jobs} == {("agent-turn", "failed", 1)}
 
 
-async def test_002_8_a_plan_is_started_and_its_answer_awaited(replicas: Replicas, http: Http) -> None:
-    """002.8: POST /v1/orchestrate answers with an id, by which the answer can be waited for."""
+async def test_a_plan_is_started_and_its_answer_awaited(replicas: Replicas, http: Http) -> None:
+    """POST /v1/orchestrate answers with an id, by which the answer can be waited for."""
     started = await http.post("/v1/orchestrate", json={"goal": "Sail", "subtasks": 2})
     id = started.json()["id"]
     assert (started.status_code, started.headers["location"]) == (202, f"/v1/orchestrate/{id}")
@@ -63,8 +63,8 @@ async def test_002_8_a_plan_is_started_and_its_answer_awaited(replicas: Replicas
     assert (await http.get(f"/v1/jobs/{by_the_settings}")).json()["input"]["subtasks"] == replicas.settings.subtasks
 
 
-async def test_002_8_a_plan_that_failed_says_so(replicas: Replicas, http: Http) -> None:
-    """002.8: whoever waits is told, and why."""
+async def test_a_plan_that_failed_says_so(replicas: Replicas, http: Http) -> None:
+    """Whoever waits is told, and why."""
     job = replicas.jobs.enqueue("orchestrator-plan", {"goal": "Sail", "subtasks": 2})
     await replicas.app.afail(job.id, "no wind")
     answer = await http.get(f"/v1/orchestrate/{job.id}?wait=20")
@@ -99,8 +99,8 @@ BAD = [
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-async def test_002_8_a_bad_request_is_told_so_and_changes_nothing(replicas: Replicas, http: Http) -> None:
-    """002.8: a problem document of the four hundreds."""
+async def test_a_bad_request_is_refused_and_changes_nothing(replicas: Replicas, http: Http) -> None:
+    """A problem document of the four hundreds."""
     for path, body, status in BAD:
         answer = await http.post(path, content=body)
         assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), (body[:50], answer.text)
@@ -109,8 +109,8 @@ async def test_002_8_a_bad_request_is_told_so_and_changes_nothing(replicas: Repl
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-async def test_002_8_bad_questions(replicas: Replicas, http: Http) -> None:
-    """002.8: an id that is none, or not a plan's; a wait that makes no sense; no token, or another's."""
+async def test_bad_questions(replicas: Replicas, http: Http) -> None:
+    """An id that is none, or not a plan's; a wait that makes no sense; no token, or another's."""
     turn, plan = replicas.turn("hello"), (await http.post("/v1/orchestrate", json={"goal": "Sail"})).json()["id"]
     expected = {
         "/v1/orchestrate/none-such": 404,
@@ -138,8 +138,8 @@ async def test_002_8_bad_questions(replicas: Replicas, http: Http) -> None:
     assert (await replicas.app.acounts()).total == 2
 
 
-async def test_002_2_a_message_that_is_delivered_twice_is_one_turn(replicas: Replicas, http: Http) -> None:
-    """002.2: the gateway's id of the message is the dedupe key."""
+async def test_a_message_that_is_delivered_twice_is_one_turn(replicas: Replicas, http: Http) -> None:
+    """The gateway's id of the message is the dedupe key."""
     message = {"session": "s", "text": "hello", "channel": "slack", "dedupe_key": "slack:C1:17"}
     first, second = [(await http.post("/v1/messages", json=message)).json() for _ in range(2)]
     assert (first["id"], first["created"], second["created"]) == (second["id"], True, False)
@@ -148,8 +148,8 @@ async def test_002_2_a_message_that_is_delivered_twice_is_one_turn(replicas: Rep
     assert (turn["text"], turn["channel"]) == ("hello", "slack")
 
 
-async def test_002_6_a_signed_webhook_fires_a_trigger(replicas: Replicas, http: Http) -> None:
-    """002.6: no token but a signature, once; then a turn."""
+async def test_a_signed_webhook_fires_a_trigger(replicas: Replicas, http: Http) -> None:
+    """No token but a signature, once; then a turn."""
     body = json.dumps({"trigger": "deploy", "text": "release 7 is out"}).encode()
     del http.headers["Authorization"]
     assert (await http.post("/v1/triggers/agent", content=body)).status_code == 401
@@ -197,8 +197,8 @@ async def served(platform: Platform, door: socket.socket) -> AsyncIterator[None]
     await serving
 
 
-async def test_002_6_remote_agents_are_asked_and_call_back(replicas: Replicas) -> None:
-    """002.6: dispatch-execute asks over HTTP; dispatch-synthesize comes when all have called back, and not before."""
+async def test_remote_agents_are_asked_and_call_back(replicas: Replicas) -> None:
+    """Dispatch-execute asks over HTTP; dispatch-synthesize comes when all have called back, and not before."""
     with remote_agent() as (address, questions), socket.create_server(("127.0.0.1", 0)) as door:
         own = f"http://127.0.0.1:{door.getsockname()[1]}"
         remotes = {name: f"{address}/{name}" for name in ("tokyo", "lima")}
@@ -224,11 +224,11 @@ async def test_002_6_remote_agents_are_asked_and_call_back(replicas: Replicas) -
                 assert (await client.get(f"{own}/v1/jobs/{id}")).status_code == 404
 
 
-async def test_002_6_an_agent_that_nobody_knows_is_a_failure_at_once(replicas: Replicas, http: Http) -> None:
-    """002.6: with a reason that can be read, and without a reply that would be waited for."""
+async def test_an_unknown_agent_is_a_failure_at_once(replicas: Replicas, http: Http) -> None:
+    """With a reason that can be read, and without a reply that would be waited for."""
     replicas.turn("ask atlantis: are you there?")
     await work(replicas)
     (failed,) = (await http.get("/v1/jobs?status=failed&limit=20")).json()["jobs"]
     assert (failed["type"], failed["attempt"]) == ("dispatch-execute", 1)
-    assert failed["error"] == "Fail: there is no remote agent atlantis"
+    assert failed["error"] == "Fail: there is no remote agent atlantis; add it to AGENTS_REMOTES"
     assert len(await replicas.app.alist(type="dispatch-reply")) == 0

@@ -15,7 +15,7 @@ import pytest
 from examples.background_tasks.memory import MemoryService
 from examples.background_tasks.processor import Processor
 from examples.background_tasks.settings import Settings
-from tests.concurrency.emptying import empty
+from tests.concurrency.empty_store import empty
 from windlass import Job, Windlass
 
 

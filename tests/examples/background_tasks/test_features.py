@@ -1,4 +1,4 @@
-"""Behaviour 001.8: the scenarios of the example, on PostgreSQL, MongoDB and SQLite."""
+"""The scenarios of the example, on PostgreSQL, MongoDB and SQLite."""
 
 from __future__ import annotations
 
@@ -25,58 +25,58 @@ def _on_each_store(replicas: Replicas) -> None:
 
 
 @scenario(f"{FEATURES}/processing.feature", "A task succeeds")
-def test_001_8_a_task_succeeds() -> None:
-    """001.8: created, run, gone."""
+def test_a_task_succeeds() -> None:
+    """Created, run, gone."""
 
 
 @scenario(f"{FEATURES}/processing.feature", "One of its batch fails")
-def test_001_8_one_of_a_batch_fails() -> None:
-    """001.8: the others are done."""
+def test_one_of_a_batch_fails() -> None:
+    """The others are done."""
 
 
 @scenario(f"{FEATURES}/processing.feature", "A task that is not due yet")
-def test_001_8_not_due_yet() -> None:
-    """001.8: it waits."""
+def test_not_due_yet() -> None:
+    """It waits."""
 
 
 @scenario(f"{FEATURES}/failing.feature", "The vector store is down")
-def test_001_8_a_failure_is_kept() -> None:
-    """001.8: the error, the count, the time of the next attempt."""
+def test_a_failure_is_kept() -> None:
+    """The error, the count, the time of the next attempt."""
 
 
-@scenario(f"{FEATURES}/failing.feature", "Nobody knows the type")
-def test_001_8_an_unknown_type_fails() -> None:
-    """001.8: and stays."""
+@scenario(f"{FEATURES}/failing.feature", "The type is unknown")
+def test_an_unknown_type_fails() -> None:
+    """And stays."""
 
 
 @scenario(f"{FEATURES}/retrying.feature", "Too early")
-def test_001_8_not_before_the_delay() -> None:
-    """001.8: no attempt in nine minutes."""
+def test_not_before_the_delay() -> None:
+    """No attempt in nine minutes."""
 
 
 @scenario(f"{FEATURES}/retrying.feature", "The vector store is up again")
-def test_001_8_retried_after_the_delay() -> None:
-    """001.8: processed again in ten minutes."""
+def test_retried_after_the_delay() -> None:
+    """Processed again in ten minutes."""
 
 
 @scenario(f"{FEATURES}/retrying.feature", "The vector store stays down")
-def test_001_8_retried_without_end() -> None:
-    """001.8: more often than a job of Windlass's default would be."""
+def test_retried_without_end() -> None:
+    """More often than a job of Windlass's default would be."""
 
 
 @scenario(f"{FEATURES}/replicas.feature", "Three processors at once")
-def test_001_8_replicas_share() -> None:
-    """001.8: each task once."""
+def test_replicas_share() -> None:
+    """Each task once."""
 
 
 @scenario(f"{FEATURES}/replicas.feature", "A named task exists once")
-def test_001_8_a_named_task_exists_once() -> None:
-    """001.8: however many ask for it."""
+def test_a_named_task_exists_once() -> None:
+    """However many ask for it."""
 
 
 @scenario(f"{FEATURES}/replicas.feature", "A processor dies")
-def test_001_8_a_processor_dies() -> None:
-    """001.8: another does its tasks, after the stale-claim timeout."""
+def test_a_processor_dies() -> None:
+    """Another does its tasks, after the stale-claim timeout."""
 
 
 @given(parsers.parse('a task "{type}" with the body'))

@@ -1,4 +1,4 @@
-"""The two types of task against a vector store that fails: behaviour 001.7."""
+"""The two types of task against a vector store that fails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .conftest import Replicas
 RETRY = "vector_store_index_retry"
 
 
-def test_001_7_vector_store_delete_removes_a_group(replicas: Replicas) -> None:
-    """001.7: the vectors of that group go, those of others stay; while the store is down, nothing goes."""
+def test_vector_store_delete_removes_a_group(replicas: Replicas) -> None:
+    """The vectors of that group go, those of others stay; while the store is down, nothing goes."""
     service = replicas.service
     blue = service.remember("blue", "the sea is deep")
     green = service.remember("green", "the forest is dark")
@@ -30,8 +30,8 @@ def test_001_7_vector_store_delete_removes_a_group(replicas: Replicas) -> None:
     assert service.vectors.deletions == ["blue"]
 
 
-def test_001_7_index_retry_is_one_task_for_all_that_is_pending(replicas: Replicas) -> None:
-    """001.7: a singleton; it indexes what it can, and fails on purpose while something is left."""
+def test_index_retry_is_one_task_for_all_that_is_pending(replicas: Replicas) -> None:
+    """A singleton; it indexes what it can, and fails on purpose while something is left."""
     service = replicas.service
     service.remember("up", "indexed at once")
     assert replicas.tasks.counts() == {}
@@ -62,8 +62,8 @@ def test_001_7_index_retry_is_one_task_for_all_that_is_pending(replicas: Replica
     assert replicas.app.counts().total == 0
 
 
-def test_001_7_index_retry_does_a_batch_at_a_time(replicas: Replicas) -> None:
-    """001.7: with more pending than a batch holds, it comes again for the rest."""
+def test_index_retry_does_a_batch_at_a_time(replicas: Replicas) -> None:
+    """With more pending than a batch holds, it comes again for the rest."""
     service = MemoryService(replicas.app, replicas.folder, 2)
     service.vectors.fail_for("a")
     for number in range(5):
@@ -79,8 +79,8 @@ def test_001_7_index_retry_does_a_batch_at_a_time(replicas: Replicas) -> None:
     assert replicas.app.counts().total == 0
 
 
-def test_001_7_a_finished_index_retry_is_created_again_when_needed(replicas: Replicas) -> None:
-    """001.7: the next outage has its own task."""
+def test_a_finished_index_retry_is_created_again_when_needed(replicas: Replicas) -> None:
+    """The next outage has its own task."""
     service = replicas.service
     for outage in (1, 2):
         service.vectors.fail_for("a")

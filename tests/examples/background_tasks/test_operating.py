@@ -1,4 +1,4 @@
-"""Dead letters, priorities, expiry, and acting on tasks by Windlass's own means: behaviour 001.9."""
+"""Dead letters, priorities, expiry, and acting on tasks by Windlass's own means."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
 DELETE = "vector_store_delete"
 
 
-def test_001_9_dead_letters(replicas: Replicas) -> None:
-    """001.9: with a limit a task ends as failed, is listed with its story, and can be brought back."""
+def test_dead_letters(replicas: Replicas) -> None:
+    """With a limit a task ends as failed, is listed with its story, and can be brought back."""
     replicas.vectors.fail_for("a")
     task = replicas.tasks.create(DELETE, {"group": "a"}, max_attempts=3)
     processor = replicas.processor()
@@ -42,8 +42,8 @@ def test_001_9_dead_letters(replicas: Replicas) -> None:
     assert task.refresh().state == "completed"
 
 
-def test_001_9_a_named_dead_letter_does_not_hold_its_name(replicas: Replicas) -> None:
-    """001.9: a singleton that was given up can be created again."""
+def test_a_named_dead_letter_does_not_hold_its_name(replicas: Replicas) -> None:
+    """A singleton that was given up can be created again."""
     dead = replicas.tasks.create("nobody knows", name="one", max_attempts=1)
     replicas.processor().run_once()
     assert dead.refresh().state == "failed"
@@ -51,8 +51,8 @@ def test_001_9_a_named_dead_letter_does_not_hold_its_name(replicas: Replicas) ->
     assert replicas.tasks.create("nobody knows", name="one").created
 
 
-def test_001_9_priorities(replicas: Replicas) -> None:
-    """001.9: the urgent first, whenever they came."""
+def test_priorities(replicas: Replicas) -> None:
+    """The urgent first, whenever they came."""
     for group, priority in (("low", -10), ("normal", 0), ("urgent", 10)):
         replicas.tasks.create(DELETE, {"group": group}, priority=priority)
     assert replicas.processor(batch_size=1).run_once() == 1
@@ -60,8 +60,8 @@ def test_001_9_priorities(replicas: Replicas) -> None:
     assert replicas.vectors.deletions == ["urgent", "normal", "low"]
 
 
-def test_001_9_expiry(replicas: Replicas) -> None:
-    """001.9: a task that was not started in time is gone, and so is one that has failed until then."""
+def test_expiry(replicas: Replicas) -> None:
+    """A task that was not started in time is gone, and so is one that has failed until then."""
     replicas.vectors.fail_for("failing")
     late = replicas.tasks.create(DELETE, {"group": "late"}, expires="1h", delay="2h")
     failing = replicas.tasks.create(DELETE, {"group": "failing"}, expires="15m")
@@ -77,8 +77,8 @@ def test_001_9_expiry(replicas: Replicas) -> None:
     assert replicas.vectors.deletions == []
 
 
-def test_001_9_list_run_now_and_cancel(replicas: Replicas) -> None:
-    """001.9: what waits is listed; one is not to wait for its time, another is not wanted any more."""
+def test_list_run_now_and_cancel(replicas: Replicas) -> None:
+    """What waits is listed; one is not to wait for its time, another is not wanted any more."""
     replicas.vectors.fail_for("a")
     first, second = replicas.service.evict("a"), replicas.service.evict("b")
     later = replicas.tasks.create(DELETE, {"group": "c"}, delay="1h")
@@ -98,8 +98,8 @@ def test_001_9_list_run_now_and_cancel(replicas: Replicas) -> None:
     assert replicas.app.counts().total == 0
 
 
-def test_001_9_cancel_what_a_processor_has_in_hand(replicas: Replicas) -> None:
-    """001.9: of a claimed batch, what was not started yet is not started; what runs and fails is not retried."""
+def test_cancel_what_a_processor_has_in_hand(replicas: Replicas) -> None:
+    """Of a claimed batch, what was not started yet is not started; what runs and fails is not retried."""
     running, second = replicas.service.evict("running"), replicas.service.evict("second")
     ran: list[Any] = []
 
@@ -115,8 +115,8 @@ def test_001_9_cancel_what_a_processor_has_in_hand(replicas: Replicas) -> None:
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-def test_001_9_from_the_shell(replicas: Replicas) -> None:
-    """001.9: list, retry and cancel with `windlass jobs`, without a line of code."""
+def test_from_the_shell(replicas: Replicas) -> None:
+    """List, retry and cancel with `windlass jobs`, without a line of code."""
 
     def shell(*arguments: str) -> str:
         command = [sys.executable, "-m", "windlass", "jobs", *arguments, "--url", replicas.url]

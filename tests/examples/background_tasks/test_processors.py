@@ -1,4 +1,4 @@
-"""Processors side by side, stopped and killed: behaviours 001.4 and 001.5, and what `run` does."""
+"""Processors side by side, stopped and killed; and what `run` does."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[3]
 DELETE = "vector_store_delete"
 
 
-def test_001_4_a_hundred_tasks_and_three_processors_each_once(replicas: Replicas) -> None:
-    """001.4: three at once, each with a batch in hand before any of them has done its first task."""
+def test_a_hundred_tasks_and_three_processors_each_once(replicas: Replicas) -> None:
+    """Three at once, each with a batch in hand before any of them has done its first task."""
     groups = [f"group {number}" for number in range(100)]
     for group in groups:
         replicas.service.evict(group)
@@ -56,8 +56,8 @@ def test_001_4_a_hundred_tasks_and_three_processors_each_once(replicas: Replicas
     assert replicas.app.counts().total == 0
 
 
-def test_001_4_one_failing_task_does_not_stop_the_batch(replicas: Replicas) -> None:
-    """001.4: what stands behind it in the batch is run all the same."""
+def test_one_failing_task_does_not_stop_the_batch(replicas: Replicas) -> None:
+    """What stands behind it in the batch is run all the same."""
     for group in ("a", "b", "c", "d"):
         replicas.service.evict(group)
     replicas.tasks.create(DELETE, {"wrong": "body"}, priority=1)
@@ -68,8 +68,8 @@ def test_001_4_one_failing_task_does_not_stop_the_batch(replicas: Replicas) -> N
     assert errors == {"VectorStoreDown: the vector store does not answer for b", "KeyError: 'group'"}
 
 
-def test_001_5_a_processor_killed_in_mid_batch_frees_its_tasks(replicas: Replicas) -> None:
-    """001.5: kill −9 of a real process. What it had done is done; the rest is free after five minutes, not before."""
+def test_a_processor_killed_in_mid_batch_frees_its_tasks(replicas: Replicas) -> None:
+    """Kill −9 of a real process. What it had done is done; the rest is free after five minutes, not before."""
     for group in ("a", "b", "hold", "c", "d"):
         replicas.service.evict(group)
     command = [sys.executable, "-m", "tests.examples.background_tasks.dying", replicas.url, str(replicas.folder)]
@@ -91,8 +91,8 @@ def test_001_5_a_processor_killed_in_mid_batch_frees_its_tasks(replicas: Replica
     assert replicas.app.counts().total == 0
 
 
-def test_001_5_a_processor_that_was_taken_for_dead_starts_nothing_more(replicas: Replicas) -> None:
-    """001.5: a batch that takes longer than the timeout. What another has by now is neither run nor settled twice."""
+def test_a_processor_that_was_taken_for_dead_starts_nothing_more(replicas: Replicas) -> None:
+    """A batch that takes longer than the timeout. What another has by now is neither run nor settled twice."""
     for group in ("slow", "second", "third"):
         replicas.service.evict(group)
     other = replicas.processor(replicas.new_app())
@@ -112,8 +112,8 @@ def test_001_5_a_processor_that_was_taken_for_dead_starts_nothing_more(replicas:
     assert replicas.app.counts().total == 0
 
 
-def test_001_6_a_full_batch_is_followed_by_the_next_at_once(replicas: Replicas) -> None:
-    """001.6: batch-size is the most that one run takes; the interval is waited for only when nothing more is due."""
+def test_a_full_batch_is_followed_by_the_next_at_once(replicas: Replicas) -> None:
+    """Batch-size is the most that one run takes; the interval is waited for only when nothing more is due."""
     for number in range(5):
         replicas.service.evict(f"group {number}")
     assert replicas.processor(batch_size=2).run_once() == 2
@@ -134,8 +134,8 @@ def test_001_6_a_full_batch_is_followed_by_the_next_at_once(replicas: Replicas) 
     assert replicas.app.counts().total == 0
 
 
-def test_001_6_it_looks_again_every_interval(replicas: Replicas) -> None:
-    """001.6: a task that comes while the processor waits is run when the interval is over."""
+def test_it_looks_again_every_interval(replicas: Replicas) -> None:
+    """A task that comes while the processor waits is run when the interval is over."""
     done = threading.Event()
     settings = Settings(processor_interval=timedelta(milliseconds=50))
     processor = Processor(replicas.app, {DELETE: lambda body: done.set()}, settings)
@@ -150,7 +150,7 @@ def test_001_6_it_looks_again_every_interval(replicas: Replicas) -> None:
     assert not running.is_alive()
 
 
-def test_stopping_gives_back_what_was_not_started(replicas: Replicas) -> None:
+def test_stopping_gives_back_the_tasks_that_were_not_started(replicas: Replicas) -> None:
     """Of a batch in hand, the current task ends; the others are free at once and no failure is counted."""
     tasks = [replicas.service.evict(group) for group in ("a", "b", "c")]
     processor = Processor(replicas.app, {DELETE: lambda body: processor.stop()}, Settings())

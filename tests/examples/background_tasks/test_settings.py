@@ -1,4 +1,4 @@
-"""Settings, from a file and from the environment: behaviour 001.6."""
+"""Settings, from a file and from the environment."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from examples.background_tasks.settings import Settings, SettingsError, load_set
 ROOT = Path(__file__).parents[3]
 
 
-def test_001_6_the_defaults() -> None:
-    """001.6: retry-delay PT10M, processor-interval 1m, batch-size 100, stale-claim-timeout PT5M."""
+def test_the_defaults() -> None:
+    """Retry-delay PT10M, processor-interval 1m, batch-size 100, stale-claim-timeout PT5M."""
     assert load_settings(None, {"PATH": "/bin"}) == Settings(
         retry_delay=timedelta(minutes=10),
         processor_interval=timedelta(minutes=1),
@@ -25,8 +25,8 @@ def test_001_6_the_defaults() -> None:
     )
 
 
-def test_001_6_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
-    """001.6: a TOML file; what the environment says counts more."""
+def test_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
+    """A TOML file; what the environment says counts more."""
     file = tmp_path / "settings.toml"
     file.write_text('[tasks]\nretry-delay = "PT30S"\nprocessor-interval = "2m"\nbatch-size = 7\n')
     assert load_settings(file, {}) == Settings(
@@ -59,8 +59,8 @@ def test_001_6_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
         ({"TASKS_BATCHSIZE": "9"}, "unknown: batchsize; there are: retry-delay, processor-interval, batch-size"),
     ],
 )
-def test_001_6_what_makes_no_sense_is_refused(environment: dict[str, str], message: str) -> None:
-    """001.6: with the name of the setting."""
+def test_what_makes_no_sense_is_refused(environment: dict[str, str], message: str) -> None:
+    """With the name of the setting."""
     with pytest.raises(SettingsError) as caught:
         load_settings(None, environment)
     assert message in str(caught.value)
@@ -73,12 +73,12 @@ def test_001_6_what_makes_no_sense_is_refused(environment: dict[str, str], messa
         ("[tasks]\nbatch-size = true", "batch-size is a whole number, not True"),
         ("[tasks]\nretry-delay = []", "retry-delay: []: not a duration"),
         ("[tasks]\nretries = 3", "unknown: retries"),
-        ("tasks = 3", "[tasks] is a table"),
+        ("tasks = 3", "tasks is no table"),
         ("[tasks", "settings.toml: "),
     ],
 )
-def test_001_6_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """001.6: and so is one that cannot be read."""
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """And so is one that cannot be read."""
     file = tmp_path / "settings.toml"
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
@@ -88,8 +88,8 @@ def test_001_6_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, 
         load_settings(tmp_path / "none.toml", {})
 
 
-def test_001_6_the_program_does_not_start_with_a_wrong_setting(tmp_path: Path) -> None:
-    """001.6: exit code 2, one clear line, and no database was touched."""
+def test_the_program_does_not_start_with_a_wrong_setting(tmp_path: Path) -> None:
+    """Exit code 2, one clear line, and no database was touched."""
     url = f"sqlite:///{tmp_path}/tasks.db"
     done = subprocess.run(
         [sys.executable, "-m", "examples.background_tasks", "--url", url, "process", "--folder", str(tmp_path)],

@@ -1,4 +1,4 @@
-"""Tasks, their names and what becomes of them: behaviours 001.1 to 001.3."""
+"""Tasks, their names and what becomes of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .conftest import Replicas
 DELETE = "vector_store_delete"
 
 
-def test_001_1_created_due_now_and_gone_when_done(replicas: Replicas) -> None:
-    """001.1: due now, no failures yet; success deletes the row."""
+def test_created_due_now_and_gone_when_done(replicas: Replicas) -> None:
+    """Due now, no failures yet; success deletes the row."""
     task = replicas.tasks.create(DELETE, {"group": "a"})
     assert (task.state, task.attempt, task.error, task.input) == ("pending", 0, None, {"group": "a"})
     assert task.run_at == task.created_at
@@ -31,8 +31,8 @@ def test_001_1_created_due_now_and_gone_when_done(replicas: Replicas) -> None:
     assert replicas.app.counts().total == 0
 
 
-def test_001_1_a_failure_is_stored_and_due_in_ten_minutes(replicas: Replicas) -> None:
-    """001.1: the error is stored, the count goes up by one, the next attempt is ten minutes away."""
+def test_a_failure_is_stored_and_due_in_ten_minutes(replicas: Replicas) -> None:
+    """The error is stored, the count goes up by one, the next attempt is ten minutes away."""
     replicas.vectors.fail_for("a")
     task = replicas.service.evict("a")
     processor = replicas.processor()
@@ -48,8 +48,8 @@ def test_001_1_a_failure_is_stored_and_due_in_ten_minutes(replicas: Replicas) ->
     assert replicas.app.get(task.id) is None
 
 
-def test_001_1_there_is_no_limit_of_retries(replicas: Replicas) -> None:
-    """001.1: forty failures, twice as many as Windlass allows where nothing is said, and it is still tried again."""
+def test_there_is_no_limit_of_retries(replicas: Replicas) -> None:
+    """Forty failures, twice as many as Windlass allows where nothing is said, and it is still tried again."""
     replicas.vectors.fail_for("a")
     task = replicas.service.evict("a")
     assert task.max_attempts is None
@@ -61,8 +61,8 @@ def test_001_1_there_is_no_limit_of_retries(replicas: Replicas) -> None:
 
 
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
-def test_001_1_created_in_a_transaction_of_ones_own(replicas: Replicas) -> None:
-    """001.1: a task is created if, and only if, what asks for it is committed."""
+def test_created_in_the_callers_transaction(replicas: Replicas) -> None:
+    """A task is created if, and only if, what asks for it is committed."""
     with closing(sqlite3.connect(replicas.url.removeprefix("sqlite:///"))) as connection:
         replicas.tasks.create(DELETE, {"group": "undone"}, connection=connection)
         connection.rollback()
@@ -72,8 +72,8 @@ def test_001_1_created_in_a_transaction_of_ones_own(replicas: Replicas) -> None:
     assert replicas.vectors.deletions == ["done"]
 
 
-def test_001_2_the_future_is_not_claimed_the_past_is(replicas: Replicas) -> None:
-    """001.2: a task of the future waits; one of the past is run."""
+def test_the_future_is_not_claimed_the_past_is(replicas: Replicas) -> None:
+    """A task of the future waits; one of the past is run."""
     future = replicas.tasks.create(DELETE, {"group": "future"}, delay="1h")
     past = replicas.tasks.create(DELETE, {"group": "past"}, run_at=future.created_at - timedelta(hours=1))
     assert past.run_at >= future.created_at  # a moment that has gone by means now
@@ -87,8 +87,8 @@ def test_001_2_the_future_is_not_claimed_the_past_is(replicas: Replicas) -> None
     assert replicas.vectors.deletions == ["past", "future"]
 
 
-def test_001_2_a_named_task_is_a_singleton_until_it_is_done(replicas: Replicas) -> None:
-    """001.2: a second create is a no-op, also after a failure and while it runs; when it is done, a new one is made."""
+def test_a_named_task_is_a_singleton_until_it_is_done(replicas: Replicas) -> None:
+    """A second create is a no-op, also after a failure and while it runs; when it is done, a new one is made."""
     tasks = replicas.tasks
     replicas.vectors.fail_for("a")
     first = tasks.create(DELETE, {"group": "a"}, name="one")
@@ -113,8 +113,8 @@ def test_001_2_a_named_task_is_a_singleton_until_it_is_done(replicas: Replicas) 
     assert tasks.counts() == {"pending": 1}
 
 
-def test_001_2_two_that_create_one_singleton_at_once_make_one_row(replicas: Replicas) -> None:
-    """001.2 (fix): the database decides, not a look before the insert."""
+def test_two_that_create_one_singleton_at_once_make_one_row(replicas: Replicas) -> None:
+    """The database decides, not a look before the insert."""
     names = [f"task {number}" for number in range(10)]
     start = threading.Barrier(2)
     made: list[Job] = []
@@ -134,16 +134,16 @@ def test_001_2_two_that_create_one_singleton_at_once_make_one_row(replicas: Repl
     assert sorted(task.unique_key or "" for task in replicas.tasks.waiting()) == sorted(names)
 
 
-def test_001_2_many_unnamed_coexist(replicas: Replicas) -> None:
-    """001.2: without a name, alike tasks are tasks of their own."""
+def test_many_unnamed_coexist(replicas: Replicas) -> None:
+    """Without a name, alike tasks are tasks of their own."""
     made = {replicas.service.evict("a") for _ in range(3)}
     assert replicas.tasks.counts() == {"pending": len(made)} == {"pending": 3}
     assert replicas.processor().run_once() == 3
     assert replicas.vectors.deletions == ["a"] * 3
 
 
-def test_001_3_an_unknown_type_is_retried_and_done_by_who_knows_it(replicas: Replicas) -> None:
-    """001.3: it fails and is tried again, never dropped; a release that has its handler does it."""
+def test_an_unknown_type_is_retried_and_done_by_who_knows_it(replicas: Replicas) -> None:
+    """It fails and is tried again, never dropped; a release that has its handler does it."""
     task = replicas.tasks.create("send_postcard", {"to": "grandmother"})
     old = replicas.processor()
     for count in (1, 2):
@@ -160,8 +160,8 @@ def test_001_3_an_unknown_type_is_retried_and_done_by_who_knows_it(replicas: Rep
     assert replicas.app.get(task.id) is None
 
 
-def test_001_3_more_to_do_is_scheduled_again(replicas: Replicas) -> None:
-    """001.3: a task that says that something is left comes again after the delay, until nothing is."""
+def test_more_to_do_is_scheduled_again(replicas: Replicas) -> None:
+    """A task that says that something is left comes again after the delay, until nothing is."""
     left = [1, 2, 3]
 
     def eat(body: object) -> None:

@@ -1,1 +1,1 @@
-"""Behaviours 000.1 to 000.10: the memory extraction queue."""
+"""The memory extraction queue."""

@@ -1,4 +1,4 @@
-"""Behaviour 000.7, the other extractor and embedder: any endpoint that speaks OpenAI's protocol."""
+"""The other extractor and embedder: any endpoint that speaks OpenAI's protocol."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def work(memory: MemoryExtraction, most: int | None = None) -> None:
     await memory.app.worker(**memory.worker_options(), until_idle=True, max_jobs=most).run()
 
 
-async def test_000_7_the_endpoint_extracts_and_embeds(asking: MemoryExtraction, endpoint: Endpoint) -> None:
-    """000.7: asked with model, key and conversation; what it says is stored, and found by its vectors."""
+async def test_the_endpoint_extracts_and_embeds(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+    """Asked with model, key and conversation; what it says is stored, and found by its vectors."""
     job = await ask(asking, "acme", "request-1")
     await work(asking)
     assert (await job.arefresh()).state == "completed"
@@ -46,10 +46,10 @@ async def test_000_7_the_endpoint_extracts_and_embeds(asking: MemoryExtraction, 
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_000_7_a_busy_endpoint_is_asked_again_by_windlass(
+async def test_a_busy_endpoint_is_asked_again_by_windlass(
     asking: MemoryExtraction, endpoint: Endpoint, status: int
 ) -> None:
-    """000.7: at the moment that it names; then everything is there once."""
+    """At the moment that it names; then everything is there once."""
     endpoint.answers = [(status, {"Retry-After": "120"}, "busy"), (status, {"Retry-After": "soon"}, "")]
     job = await ask(asking, "acme", "request-1")
     await work(asking, most=1)
@@ -66,8 +66,8 @@ async def test_000_7_a_busy_endpoint_is_asked_again_by_windlass(
     assert ((await job.arefresh()).state, await texts(asking, "acme")) == ("completed", TEA_MEMORIES)
 
 
-async def test_000_7_an_endpoint_that_is_gone_is_asked_again(asking: MemoryExtraction, endpoint: Endpoint) -> None:
-    """000.7: nobody listens there."""
+async def test_an_endpoint_that_is_gone_is_asked_again(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+    """Nobody listens there."""
     endpoint.close()
     job = await ask(asking, "acme", "request-1")
     await work(asking)
@@ -86,13 +86,13 @@ JUNK: dict[str, tuple[list[Answer], str]] = {
     "NUL": ([chat('{"memories": [{"kind": "fact", "text": "a\\u0000b"}]}')], "cannot be used"),
     "no text": ([chat('{"memories": [{"kind": "fact"}]}')], "cannot be used.*text"),
     "who are you": ([(401, {}, "wrong key")], "answered 401.*wrong key"),
-    "too few vectors": ([chat(FOUND), (200, {}, '{"data": []}')], "not 2 vectors of 8 numbers"),
-    "zeros": ([chat(FOUND), (200, {}, json.dumps(VECTORS))], "points nowhere"),
+    "too few vectors": ([chat(FOUND), (200, {}, '{"data": []}')], "not return 2 vectors of 8 numbers"),
+    "zeros": ([chat(FOUND), (200, {}, json.dumps(VECTORS))], "no direction"),
 }
 
 
-async def test_000_7_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint: Endpoint) -> None:
-    """000.7: for good, since asking again would bring the same; the error says what came."""
+async def test_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+    """For good, since asking again would bring the same; the error says what came."""
     for kind, (answers, words) in JUNK.items():
         endpoint.answers = list(answers)
         job = await ask(asking, "acme", kind)
@@ -103,7 +103,7 @@ async def test_000_7_junk_is_a_clear_failure(asking: MemoryExtraction, endpoint:
     assert await texts(asking, "acme") == []
 
 
-async def test_a_batch_of_ones_own_heeds_them_too(asking: MemoryExtraction, endpoint: Endpoint) -> None:
+async def test_a_batch_that_you_drive_heeds_them_too(asking: MemoryExtraction, endpoint: Endpoint) -> None:
     """`run_batch`: what is busy is requeued as it wishes, what is junk fails, the rest is stored."""
     for number, answer in enumerate([(429, {"Retry-After": "120"}, ""), chat("prose")]):
         endpoint.answers = [answer]

@@ -1,4 +1,4 @@
-"""Behaviour 000.8: workers that are killed, as processes of their own."""
+"""Workers that are killed, as processes of their own."""
 
 from __future__ import annotations
 
@@ -70,10 +70,8 @@ async def recover(memory: MemoryExtraction) -> int:
     return count
 
 
-async def test_000_8_killed_in_mid_extraction_the_memories_are_there_once(
-    memory: MemoryExtraction, workers: Workers
-) -> None:
-    """000.8: kill -9 while the extractor thinks; the job is given back, and the next worker does it."""
+async def test_killed_in_mid_extraction_the_memories_are_there_once(memory: MemoryExtraction, workers: Workers) -> None:
+    """Kill -9 while the extractor thinks; the job is given back, and the next worker does it."""
     url = memory.settings.url
     job = await ask(memory, "acme", "request-1")
     await asyncio.to_thread(workers.kill_in_mid_extraction, url)
@@ -87,8 +85,8 @@ async def test_000_8_killed_in_mid_extraction_the_memories_are_there_once(
     assert await texts(memory, "acme") == TEA_MEMORIES
 
 
-async def test_000_8_killed_between_its_writes_and_their_commit(fresh_postgres_url: str, workers: Workers) -> None:
-    """000.8: the memories are written and the completion waits for a lock of ours, when the worker is killed."""
+async def test_killed_between_its_writes_and_their_commit(fresh_postgres_url: str, workers: Workers) -> None:
+    """The memories are written and the completion waits for a lock of ours, when the worker is killed."""
 
     def until(condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 30

@@ -34,9 +34,12 @@ WRONG_SETTINGS: list[tuple[dict[str, str], str]] = [
     ({"MEMORY_EXTRACTOR_URL": "localhost:1234", "MEMORY_EXTRACTOR_MODEL": "m"}, "MEMORY_EXTRACTOR_URL is http"),
     ({"MEMORY_EXTRACTOR_URL": "http://", "MEMORY_EXTRACTOR_MODEL": "m"}, "MEMORY_EXTRACTOR_URL is http"),
     ({"MEMORY_EXTRACTOR_URL": "http://h:99999/v1", "MEMORY_EXTRACTOR_MODEL": "m"}, "MEMORY_EXTRACTOR_URL is http"),
-    ({"MEMORY_EXTRACTOR_URL": "http://h/v1"}, "needs MEMORY_EXTRACTOR_MODEL"),
+    ({"MEMORY_EXTRACTOR_URL": "http://h/v1"}, "without MEMORY_EXTRACTOR_MODEL"),
     ({"MEMORY_EMBEDDER_MODEL": "m"}, "without MEMORY_EMBEDDER_URL"),
-    ({"MEMORY_EXTRACTOR_URL": "http://me:pw@h/v1", "MEMORY_EXTRACTOR_MODEL": "m"}, "key being a setting of its own"),
+    (
+        {"MEMORY_EXTRACTOR_URL": "http://me:pw@h/v1", "MEMORY_EXTRACTOR_MODEL": "m"},
+        "without a key; put the key into MEMORY_ENDPOINT_KEY",
+    ),
     ({"MEMORY_ENDPOINT_KEY": "two\nlines"}, "MEMORY_ENDPOINT_KEY"),
     ({"MEMORY_TENANTS": "acme"}, "MEMORY_TENANTS is name=token"),
     ({"MEMORY_TENANTS": "acme=short"}, "8 to 200"),
@@ -44,7 +47,7 @@ WRONG_SETTINGS: list[tuple[dict[str, str], str]] = [
     ({"MEMORY_TENANTS": "a=the-same-one,b=the-same-one"}, "a and b have the same token"),
     ({"MEMORY_BATCHSIZE": "10"}, "MEMORY_BATCHSIZE is no setting; there are MEMORY_TENANTS, MEMORY_BATCH_SIZE"),
     ({"WINDLASS_URL": "mysql://host/x"}, "WINDLASS_URL begins with"),
-    ({"WINDLASS_URL": "sqlite://"}, "names a file"),
+    ({"WINDLASS_URL": "sqlite://"}, "names no file"),
 ]
 
 
@@ -72,7 +75,7 @@ async def test_other_dimensions_than_those_of_the_memories_are_refused(store_url
                 pass
 
 
-def test_memories_in_a_file_wait_for_whoever_writes_to_it(fresh_sqlite_url: str) -> None:
+def test_memories_in_a_file_wait_for_another_writer(fresh_sqlite_url: str) -> None:
     """Longer than the five seconds that Python's driver would."""
     with closing(SqliteMemories(fresh_sqlite_url, 16).connect()) as connection:
         assert connection.execute("PRAGMA busy_timeout").fetchall() == [(30_000,)]
@@ -142,5 +145,5 @@ async def test_hashed_words_are_alike_where_words_are_shared() -> None:
     assert sum(number**2 for number in one) == pytest.approx(1)
     assert [round(sum(a * b for a, b in zip(one, other, strict=True)), 2) for other in (same, near, far)] == [1, 0.5, 0]
     assert all(map(any, await embedder.embed(["", "?!", "\ud800"])))
-    with pytest.raises(ValueError, match="nowhere"):
+    with pytest.raises(ValueError, match="no direction"):
         normalised([0.0, 0.0])

@@ -1,4 +1,4 @@
-"""Behaviour 000.10: how PostgreSQL finds what is due, and what is stale."""
+"""How PostgreSQL finds what is due, and what is stale."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def plan(connection: psycopg.Connection[Any], statement: object) -> list[dict[st
     return list(_walk(row[0][0]["Plan"]))
 
 
-async def test_000_10_pending_and_stale_look_ups_use_their_partial_indexes(fresh_postgres_url: str) -> None:
-    """000.10: EXPLAIN, with the planner free to read the whole table if it would rather."""
+async def test_pending_and_stale_look_ups_use_their_partial_indexes(fresh_postgres_url: str) -> None:
+    """EXPLAIN, with the planner free to read the whole table if it would rather."""
     async with opened(fresh_postgres_url) as memory:
         transaction = Transaction(TEA, "I see.")
         one = memory.task.using(tenant="acme")

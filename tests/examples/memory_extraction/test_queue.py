@@ -1,4 +1,4 @@
-"""Behaviours 000.1 to 000.5: what the queue promises to those who drive it."""
+"""What the queue promises to those who drive it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .conftest import TEA, TEA_MEMORIES, ask, opened, texts
 FAR_FUTURE = datetime(2999, 1, 1, tzinfo=UTC)
 
 
-async def test_000_1_enqueue_takes_tenant_user_payload_and_key_and_returns_at_once(memory: MemoryExtraction) -> None:
-    """000.1: the job is there when the call returns, with all that it was given, and nothing of it was done."""
+async def test_enqueue_takes_tenant_user_payload_and_key_and_returns_at_once(memory: MemoryExtraction) -> None:
+    """The job is there when the call returns, with all that it was given, and nothing of it was done."""
     job = await memory.enqueue("acme", "ada", Transaction(TEA, "I see."), "request-1")
     assert job.created
     stored = await job.arefresh()
@@ -41,8 +41,8 @@ async def test_000_1_enqueue_takes_tenant_user_payload_and_key_and_returns_at_on
         await ask(memory, "", "request-2")
 
 
-async def test_000_2_the_same_key_is_a_silent_no_op_also_after_completion(memory: MemoryExtraction) -> None:
-    """000.2: ten at once are one job; so is one that comes after it has completed; another tenant's is its own."""
+async def test_the_same_key_is_a_silent_no_op_also_after_completion(memory: MemoryExtraction) -> None:
+    """Ten at once are one job; so is one that comes after it has completed; another tenant's is its own."""
     jobs = await asyncio.gather(*(ask(memory, "acme", "request-1", f"I have {n} cats.") for n in range(10)))
     assert len({job.id for job in jobs}) == 1
     assert sum(job.created for job in jobs) == 1
@@ -64,8 +64,8 @@ async def enqueue_at(memory: MemoryExtraction, run_at: datetime) -> Job:
     return await memory.task.using(tenant="acme", run_at=run_at).aenqueue("ada", Transaction(TEA, ""))
 
 
-async def test_000_3_a_batch_is_what_is_due_by_next_run_then_by_creation(memory: MemoryExtraction) -> None:
-    """000.3: the future is left alone, and so is what came due after the moment that the caller names."""
+async def test_a_batch_has_the_due_jobs_by_next_run_then_by_creation(memory: MemoryExtraction) -> None:
+    """The future is left alone, and so is what came due after the moment that the caller names."""
     now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     minutes = [3, 9, 3, -60, 6]  # before that hour; the fourth is for later
     jobs = [await enqueue_at(memory, now - timedelta(minutes=ago)) for ago in minutes]
@@ -83,8 +83,8 @@ async def test_000_3_a_batch_is_what_is_due_by_next_run_then_by_creation(memory:
     assert await claim_batch(memory.app, FAR_FUTURE) == []  # the database's clock has the last word
 
 
-async def test_000_3_concurrent_claimers_never_share_a_job(store_url: str) -> None:
-    """000.3: four of them, each with connections of its own, take all jobs, and none twice."""
+async def test_concurrent_claimers_never_share_a_job(store_url: str) -> None:
+    """Four of them, each with connections of its own, take all jobs, and none twice."""
     async with AsyncExitStack() as stack:
         claimers = [await stack.enter_async_context(opened(store_url)) for _ in range(4)]
         jobs = [await ask(claimers[0], f"tenant-{n % 3}", f"request-{n}") for n in range(60)]
@@ -100,8 +100,8 @@ async def test_000_3_concurrent_claimers_never_share_a_job(store_url: str) -> No
     assert set(taken) == {job.id for job in jobs}
 
 
-async def test_000_3_claimers_do_not_wait_for_each_other(fresh_postgres_url: str) -> None:
-    """000.3: what another transaction is just claiming is stepped over, not waited for."""
+async def test_claimers_do_not_wait_for_each_other(fresh_postgres_url: str) -> None:
+    """What another transaction is just claiming is stepped over, not waited for."""
     async with opened(fresh_postgres_url) as memory:
         jobs = [await ask(memory, "acme", f"request-{n}") for n in range(10)]
         with psycopg.connect(fresh_postgres_url) as other:
@@ -113,8 +113,8 @@ async def test_000_3_claimers_do_not_wait_for_each_other(fresh_postgres_url: str
         assert [claim.job for claim in await claim_batch(memory.app)] == jobs[:5]
 
 
-async def test_000_4_a_claim_sets_processing_the_locks_time_and_the_attempt(memory: MemoryExtraction) -> None:
-    """000.4: in the database, not only in the answer; the next claim counts on."""
+async def test_a_claim_sets_processing_the_locks_time_and_the_attempt(memory: MemoryExtraction) -> None:
+    """In the database, not only in the answer; the next claim counts on."""
     job = await ask(memory, "acme", "request-1")
     assert job.claimed_at is None
     (claim,) = await claim_batch(memory.app)
@@ -130,8 +130,8 @@ async def test_000_4_a_claim_sets_processing_the_locks_time_and_the_attempt(memo
     assert second.claimed_at > first.claimed_at
 
 
-async def test_000_5_complete_fail_and_requeue_do_what_they_say(memory: MemoryExtraction) -> None:
-    """000.5: completed; failed for good with its error; pending again for that moment."""
+async def test_complete_fail_and_requeue_do_what_they_say(memory: MemoryExtraction) -> None:
+    """Completed; failed for good with its error; pending again for that moment."""
     jobs = [await ask(memory, "acme", f"request-{n}") for n in range(3)]
     completed, failed, sent_back = await claim_batch(memory.app)
     moment = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
@@ -150,8 +150,8 @@ async def test_000_5_complete_fail_and_requeue_do_what_they_say(memory: MemoryEx
         await mark_complete(completed)
 
 
-async def test_000_5_what_was_claimed_before_a_moment_is_recovered(memory: MemoryExtraction) -> None:
-    """000.5: claims that are younger than the moment are left alone."""
+async def test_jobs_that_were_claimed_before_a_moment_are_recovered(memory: MemoryExtraction) -> None:
+    """Claims that are younger than the moment are left alone."""
     job = await ask(memory, "acme", "request-1")
     (claim,) = await claim_batch(memory.app)
     assert claim.job.claimed_at is not None
@@ -169,8 +169,8 @@ OPERATIONS: dict[str, Callable[[MemoryExtraction, Attempt], Awaitable[None]]] = 
 }
 
 
-async def test_000_5_a_stale_claim_changes_nothing(memory: MemoryExtraction) -> None:
-    """000.5 (fix): neither while the job waits, nor while another has it, nor when the other has ended it."""
+async def test_a_stale_claim_changes_nothing(memory: MemoryExtraction) -> None:
+    """Neither while the job waits, nor while another has it, nor when the other has ended it."""
     job = await ask(memory, "acme", "request-1")
     (stale,) = await claim_batch(memory.app)
     await recover_stale(memory.app, datetime.now(UTC) + timedelta(minutes=1))

@@ -1,4 +1,4 @@
-"""Behaviours 000.6 to 000.9: the API, the workers, and what is remembered."""
+"""The API, the workers, and what is remembered."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def working(memory: MemoryExtraction, **changes: Any) -> AsyncIterator[Non
         yield
 
 
-async def test_000_6_one_worker_serves_all_tenants_each_job_in_its_own(store_url: str) -> None:
-    """000.6: one claim has jobs of three tenants; what each says lands with its own tenant, whatever it pretends."""
+async def test_one_worker_serves_all_tenants_each_job_in_its_own(store_url: str) -> None:
+    """One claim has jobs of three tenants; what each says lands with its own tenant, whatever it pretends."""
     tenants = ["acme", "globex", "initech"]
     async with opened(store_url, extractor=Watched(is_open=True)) as memory:
         for tenant in tenants:
@@ -67,8 +67,8 @@ async def test_000_6_one_worker_serves_all_tenants_each_job_in_its_own(store_url
         assert await texts(memory, "nobody") == []
 
 
-async def test_000_7_answered_before_extraction_then_found_by_its_tenant_alone(store_url: str) -> None:
-    """000.7: the answer is there while the extractor has not begun to answer; then the tenant's search finds it."""
+async def test_answered_before_extraction_then_found_by_its_tenant_alone(store_url: str) -> None:
+    """The answer is there while the extractor has not begun to answer; then the tenant's search finds it."""
     extractor = Watched()
     async with opened(store_url, extractor=extractor) as memory, serving(memory) as client, working(memory):
         answer = await client.post("/v1/completions", json={"prompt": TEA, "user": "ada", "max_tokens": 5})
@@ -91,8 +91,8 @@ async def test_000_7_answered_before_extraction_then_found_by_its_tenant_alone(s
         assert nobody == {"memories": []}
 
 
-async def test_000_7_memories_and_completion_are_one_transaction(memory: MemoryExtraction) -> None:
-    """000.7: what breaks after the memories were written leaves none of them, and the job to be tried again."""
+async def test_memories_and_completion_are_one_transaction(memory: MemoryExtraction) -> None:
+    """What breaks after the memories were written leaves none of them, and the job to be tried again."""
     add, broken = memory.memories.add, True
 
     async def add_and_break(connection: Any, tenant: str, user: str, found: Sequence[Embedded]) -> None:
@@ -110,10 +110,10 @@ async def test_000_7_memories_and_completion_are_one_transaction(memory: MemoryE
     assert ((await job.arefresh()).state, await texts(memory, "acme")) == ("completed", TEA_MEMORIES)
 
 
-async def test_000_7_memories_lie_in_pgvector_with_the_transaction_that_completed_the_job(
+async def test_memories_lie_in_pgvector_with_the_transaction_that_completed_the_job(
     fresh_postgres_url: str,
 ) -> None:
-    """000.7: PostgreSQL itself says that both rows were written by the same transaction."""
+    """PostgreSQL itself says that both rows were written by the same transaction."""
     async with opened(fresh_postgres_url) as memory:
         job = await ask(memory, "acme", "request-1")
         async with working(memory):
@@ -125,8 +125,8 @@ async def test_000_7_memories_lie_in_pgvector_with_the_transaction_that_complete
     assert rows == [(ended[0], "vector")] * len(TEA_MEMORIES)
 
 
-async def test_000_7_the_nearest_come_first(memory: MemoryExtraction) -> None:
-    """000.7: by similarity, alike on each store; a user of one's own can be named."""
+async def test_the_nearest_come_first(memory: MemoryExtraction) -> None:
+    """By similarity, alike on each store; a user of one's own can be named."""
     await ask(memory, "acme", "request-1", "I like red wine. I like red apples. My car is slow.")
     await ask(memory, "acme", "request-2", "I like red wine with cheese.", user="bob")
     assert await run_batch(memory) == 2
@@ -137,8 +137,8 @@ async def test_000_7_the_nearest_come_first(memory: MemoryExtraction) -> None:
     assert await texts(memory, "acme", user="bob") == ["I like red wine with cheese"]
 
 
-async def test_000_9_polls_every_5_s_for_10_jobs_unless_told_otherwise(fresh_sqlite_url: str) -> None:
-    """000.9: the defaults, as the worker has them; and no more than ten jobs are here at once."""
+async def test_polls_every_5_s_for_10_jobs_unless_told_otherwise(fresh_sqlite_url: str) -> None:
+    """The defaults, as the worker has them; and no more than ten jobs are here at once."""
     assert (Settings().poll_seconds, Settings().batch_size) == (5, 10)
     extractor = Watched()
     async with opened(fresh_sqlite_url, extractor=extractor) as memory:
@@ -154,8 +154,8 @@ async def test_000_9_polls_every_5_s_for_10_jobs_unless_told_otherwise(fresh_sql
         assert extractor.most == 10
 
 
-async def test_000_9_a_hint_makes_it_immediate(store_url: str) -> None:
-    """000.9: a worker that would look again in an hour has the job at once, from another app."""
+async def test_a_hint_makes_it_immediate(store_url: str) -> None:
+    """A worker that would look again in an hour has the job at once, from another app."""
     async with (
         opened(store_url, poll_seconds=3600) as memory,
         opened(store_url) as other,
@@ -165,8 +165,8 @@ async def test_000_9_a_hint_makes_it_immediate(store_url: str) -> None:
             await (await ask(other, "acme", request)).aresult(timeout=60)
 
 
-async def test_000_9_the_poll_finds_what_no_hint_told_of(store_url: str) -> None:
-    """000.9: hints are hints."""
+async def test_the_poll_finds_what_no_hint_told_of(store_url: str) -> None:
+    """Hints are hints."""
     silent = Windlass(store_url, notify=False)
     async with opened(store_url, poll_seconds=0.3) as memory, working(memory):
         payload = {"user": "ada", "transaction": {"prompt": TEA, "completion": ""}}

@@ -1,4 +1,4 @@
-"""000.6 on PostgreSQL: the database itself knows for which tenant a completing block writes."""
+"""On PostgreSQL: the database itself knows for which tenant a completing block writes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CREATE TRIGGER guard BEFORE INSERT ON memories FOR EACH ROW EXECUTE FUNCTION of_
 """
 
 
-async def test_000_6_each_job_writes_in_its_own_tenants_context(fresh_postgres_url: str) -> None:
-    """000.6: a trigger, which binds a superuser too, refuses what is written for another than the job's tenant."""
+async def test_each_job_writes_in_its_own_tenants_context(fresh_postgres_url: str) -> None:
+    """A trigger, which binds a superuser too, refuses what is written for another than the job's tenant."""
     tenants = ["acme", "globex", "initech"] * 3
     async with opened(fresh_postgres_url) as memory:
         with psycopg.connect(fresh_postgres_url, autocommit=True) as connection:

@@ -65,7 +65,7 @@ WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
 ]
 
 
-async def test_what_is_wrong_is_refused_with_a_reason(client: httpx.AsyncClient) -> None:
+async def test_wrong_values_are_refused_with_a_reason(client: httpx.AsyncClient) -> None:
     for method, path, wrong, status, words in WRONG:
         answer = await client.request(method, path, **wrong)
         shown = f"{method} {path} {str(wrong)[:200]}: {answer.text}"
@@ -89,7 +89,7 @@ async def test_text_is_only_text(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_request_that_is_sent_again_is_answered_and_extracted_once(client: httpx.AsyncClient) -> None:
-    """000.2 as callers see it: the request's id is the key, of its own tenant."""
+    """As callers see it: the request's id is the key, of its own tenant."""
     jobs = []
     for tenant in ("acme", "acme", "globex"):
         headers = {"X-Request-Id": "request-7", "Authorization": f"Bearer {TOKENS[tenant]}"}

@@ -1,1 +1,1 @@
-"""The order pipeline: the behaviours of the chain system (004), shown in a shop, on each of the three stores."""
+"""The order pipeline: chains, shown in a shop, on each of the three stores."""

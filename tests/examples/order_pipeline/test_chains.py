@@ -1,4 +1,4 @@
-"""004.1 to 004.6: chains, phases, retries, leases, schedules, deduplication."""
+"""Chains, phases, retries, leases, schedules, deduplication."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from windlass.worker import leases
 from .conftest import PATIENCE, PLAIN, FrankBank, interruptions, lamp, steps, the, until, work, working
 
 
-async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None:
-    """004.1: in stock, refused, back-ordered and back; the chain's output is its last job's."""
+async def test_an_order_branches_and_goes_back(pipeline: Pipeline) -> None:
+    """In stock, refused, back-ordered and back; the chain's output is its last job's."""
     async with working(pipeline):
         shipped = await pipeline.order(lamp("1"))
         refused = await pipeline.order(lamp("2", article="unicorn"))
@@ -43,8 +43,8 @@ async def test_004_1_an_order_branches_and_goes_back(pipeline: Pipeline) -> None
     assert pipeline.books.stock() == {"lamp": 98, "desk": 3}
 
 
-async def test_004_1_a_payment_loops_until_it_is_good_or_given_up(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.1: one continuation for each completion: three tries are three jobs of one chain."""
+async def test_a_payment_loops_until_it_is_good_or_given_up(pipeline: Pipeline, bank: FrankBank) -> None:
+    """One continuation for each completion: three tries are three jobs of one chain."""
     slow = await pipeline.order(lamp("1", card="slow to clear"))
     await work(pipeline)
     assert (await slow.aresult(timeout=PATIENCE)).state == "shipped"
@@ -58,8 +58,8 @@ async def test_004_1_a_payment_loops_until_it_is_good_or_given_up(pipeline: Pipe
     assert pipeline.books.stock()["lamp"] == 98
 
 
-async def test_004_2_a_throw_before_the_block_reschedules(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.2: nothing of that phase is there, and the step is tried again."""
+async def test_a_throw_before_the_block_reschedules(pipeline: Pipeline, bank: FrankBank) -> None:
+    """Nothing of that phase is there, and the step is tried again."""
     bank.trouble = [ConnectionError("no line")]
     job = await pipeline.order(lamp())
     await work(pipeline)
@@ -73,10 +73,10 @@ async def test_004_2_a_throw_before_the_block_reschedules(pipeline: Pipeline, ba
     assert pipeline.books.entries() == PLAIN
 
 
-async def test_004_2_a_throw_in_the_block_undoes_it_with_all_that_it_made(
+async def test_a_throw_in_the_block_undoes_it_with_all_that_it_made(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """004.2: the entry, the stock, the continuation and the jobs that were enqueued there, in each step that has a
+    """The entry, the stock, the continuation and the jobs that were enqueued there, in each step that has a
     block; so does a throw after the completion was said."""
     enter, torn = pipeline.books.enter, set()
 
@@ -101,10 +101,8 @@ async def test_004_2_a_throw_in_the_block_undoes_it_with_all_that_it_made(
     assert await steps(pipeline, job) == ["place", "ship"]
 
 
-async def test_004_2_a_throw_after_the_block_undoes_nothing(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """004.2: what has committed is done, and is not done again."""
+async def test_a_throw_after_the_block_undoes_nothing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has committed is done, and is not done again."""
 
     async def no_line(**_: Any) -> int:
         raise ConnectionError("no line")
@@ -129,8 +127,8 @@ async def lease_end(job: Job) -> datetime:
     return end
 
 
-async def test_004_2_the_lease_is_renewed_between_the_phases(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.2: a bank that takes longer than the lease costs no attempt; 004.4: the rescuer leaves its own jobs alone."""
+async def test_the_lease_is_renewed_between_the_phases(pipeline: Pipeline, bank: FrankBank) -> None:
+    """A bank that takes longer than the lease costs no attempt; the rescuer leaves its own jobs alone."""
     bank.open.clear()
     async with working(pipeline, rescue_interval=0.2):
         with renewing_often():
@@ -150,8 +148,8 @@ async def test_004_2_the_lease_is_renewed_between_the_phases(pipeline: Pipeline,
     assert pipeline.books.entries() == [("1", "paid", 500)]
 
 
-async def test_004_3_retries_without_end_at_the_right_moment(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.3: 10 s, doubled, 300 s at the most, for ever; a moment that is asked for is exact; the error is cut, and
+async def test_retries_without_end_at_the_right_moment(pipeline: Pipeline, bank: FrankBank) -> None:
+    """10 s, doubled, 300 s at the most, for ever; a moment that is asked for is exact; the error is cut, and
     cleared by success."""
     assert [PATIENT.delay(n, lambda: 0.5).total_seconds() for n in (1, 2, 3, 6, 50)] == [10, 20, 40, 300, 300]
     opening = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
@@ -175,8 +173,8 @@ async def test_004_3_retries_without_end_at_the_right_moment(pipeline: Pipeline,
     assert (done.state, done.error, done.attempt) == ("completed", None, 3)
 
 
-async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.4: 60 s if nothing is said; whoever has lost it is interrupted, and writes nothing."""
+async def test_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipeline, bank: FrankBank) -> None:
+    """60 s if nothing is said; whoever has lost it is interrupted, and writes nothing."""
     assert Policy().lease_seconds == pipeline.charge.policy.lease_seconds == 60
     told = interruptions(pipeline)
     bank.open.clear()
@@ -195,8 +193,8 @@ async def test_004_4_a_lost_lease_aborts_the_handler_and_says_why(pipeline: Pipe
     assert set(bank.asked) == {"1/1"}  # the same key each time, so that the bank takes it once
 
 
-async def test_004_5_shipped_not_before_the_day_that_was_asked_for(pipeline: Pipeline) -> None:
-    """004.5: what becomes free is due then or now, whichever is later; a past time is now; `run_now` does not wait."""
+async def test_shipped_not_before_the_day_that_was_asked_for(pipeline: Pipeline) -> None:
+    """What becomes free is due then or now, whichever is later; a past time is now; `run_now` does not wait."""
     day = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
     later = await pipeline.order(lamp("1", not_before=day))
     past = await pipeline.order(lamp("2", not_before=day - timedelta(days=9)))
@@ -209,8 +207,8 @@ async def test_004_5_shipped_not_before_the_day_that_was_asked_for(pipeline: Pip
     assert (await later.aresult(timeout=PATIENCE)).state == "shipped"
 
 
-async def test_004_6_an_order_that_is_sent_twice_is_one(pipeline: Pipeline) -> None:
-    """004.6: for ever, in one batch, and when many come at once."""
+async def test_an_order_that_is_sent_twice_is_one(pipeline: Pipeline) -> None:
+    """For ever, in one batch, and when many come at once."""
     at_once = await asyncio.gather(*(pipeline.order(lamp()) for _ in range(8)))
     assert sorted(job.created for job in at_once) == [False] * 7 + [True]
     assert len({job.id for job in at_once}) == 1
@@ -222,8 +220,8 @@ async def test_004_6_an_order_that_is_sent_twice_is_one(pipeline: Pipeline) -> N
     assert pipeline.books.entries() == PLAIN
 
 
-async def test_004_6_one_letter_a_day_to_the_supplier(pipeline: Pipeline) -> None:
-    """004.6: within a time, whether the first was finished or not; another key is another chain."""
+async def test_one_letter_a_day_to_the_supplier(pipeline: Pipeline) -> None:
+    """Within a time, whether the first was finished or not; another key is another chain."""
     for number in ("1", "2"):
         await pipeline.order(lamp(number, article="desk"))
     await work(pipeline)

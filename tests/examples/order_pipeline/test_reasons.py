@@ -1,4 +1,4 @@
-"""004.4: the reason "not found"; 004.6: the scope "incomplete". Both by what the shop itself does."""
+"""The reason "not found"; the scope "incomplete". Both by what the shop itself does."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def renewals(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> threading.E
     return passing
 
 
-async def test_004_4_not_found_where_the_customer_was_forgotten(
+async def test_not_found_where_the_customer_was_forgotten(
     pipeline: Pipeline, bank: FrankBank, renewals: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """004.4: a payment whose worker was taken for dead goes to the next, and is deleted before that one takes it. The
+    """A payment whose worker was taken for dead goes to the next, and is deleted before that one takes it. The
     first is stopped, says why, and writes nothing."""
     bank.open.clear()
     async with working(pipeline):
@@ -57,8 +57,8 @@ async def test_004_4_not_found_where_the_customer_was_forgotten(
     assert await pipeline.app.aget(payment.id) is None
 
 
-async def test_004_4_each_reason_by_its_name(pipeline: Pipeline) -> None:
-    """004.4: what a stalled worker is told of three orders: taken by another, not found, already finished."""
+async def test_each_reason_by_its_name(pipeline: Pipeline) -> None:
+    """What a stalled worker is told of three orders: taken by another, not found, already finished."""
     for customer in ("ann", "bob", "cleo"):
         await pipeline.order(lamp(customer, customer=customer, quantity=0))
     stalled = {attempt.job.tenant: attempt for attempt in await pipeline.app.aclaim(3, types=["place"])}
@@ -78,7 +78,7 @@ async def test_004_4_each_reason_by_its_name(pipeline: Pipeline) -> None:
     assert told["ann"] in ("taken by another", "already finished")  # rescued ones come back staggered
 
 
-async def test_004_4_a_stop_that_is_no_lost_lease_is_said_too(
+async def test_a_stop_that_is_no_lost_lease_is_said_too(
     pipeline: Pipeline, bank: FrankBank, caplog: pytest.LogCaptureFixture
 ) -> None:
     bank.open.clear()
@@ -95,10 +95,10 @@ async def test_004_4_a_stop_that_is_no_lost_lease_is_said_too(
     assert {record.levelno for record in caplog.records if "was stopped" in record.message} == {logging.WARNING}
 
 
-async def test_004_6_incomplete_one_count_of_an_article_until_it_is_finished(
+async def test_incomplete_one_count_of_an_article_until_it_is_finished(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """004.6: while it waits, runs and waits for its next try it is the answer; then a new one is made. Another article
+    """While it waits, runs and waits for its next try it is the answer; then a new one is made. Another article
     is another chain."""
     first = await pipeline.count("lamp")
     assert first.created
@@ -131,8 +131,8 @@ async def test_004_6_incomplete_one_count_of_an_article_until_it_is_finished(
     assert (again.created, again.id != first.id) == (True, True)
 
 
-async def test_004_6_incomplete_under_concurrency_and_in_one_batch(pipeline: Pipeline) -> None:
-    """004.6 (fix): however many ask at once, one chain is made; and so in one batch."""
+async def test_incomplete_under_concurrency_and_in_one_batch(pipeline: Pipeline) -> None:
+    """However many ask at once, one chain is made; and so in one batch."""
     for _ in range(3):
         at_once = await asyncio.gather(*(pipeline.count("lamp") for _ in range(8)))
         assert sorted(job.created for job in at_once) == [False] * 7 + [True]

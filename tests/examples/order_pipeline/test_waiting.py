@@ -1,4 +1,4 @@
-"""004.7 to 004.12: blockers, what people do, transactions of one's own, hints, awaiting; and the example itself."""
+"""Blockers, what people do, transactions of one's own, hints, awaiting; and the example itself."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from .conftest import PATIENCE, PLAIN, FrankBank, interruptions, lamp, steps, th
 ROOT = Path(__file__).parents[3]
 
 
-async def test_004_7_shipping_waits_for_payment_and_picking(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.7: pending only when both are complete, and their outputs come in the order that was given."""
+async def test_shipping_waits_for_payment_and_picking(pipeline: Pipeline, bank: FrankBank) -> None:
+    """Pending only when both are complete, and their outputs come in the order that was given."""
     bank.open.clear()
     async with working(pipeline):
         job = await pipeline.order(lamp())
@@ -47,8 +47,8 @@ async def test_004_7_shipping_waits_for_payment_and_picking(pipeline: Pipeline, 
     assert (attempt.job.id, attempt.blockers) == (crosswise.id, ["2 × lamp", True])
 
 
-async def test_004_7_none_is_stranded(pipeline: Pipeline, store_url: str) -> None:
-    """004.7: many at once, on two workers that do not know of each other."""
+async def test_none_is_stranded(pipeline: Pipeline, store_url: str) -> None:
+    """Many at once, on two workers that do not know of each other."""
     other = Pipeline(store_url, settings=Settings(payment_pause_seconds=0))
     async with working(pipeline), working(other):
         jobs = [await pipeline.order(lamp(f"{n}", customer=f"{n % 3}")) for n in range(15)]
@@ -59,8 +59,8 @@ async def test_004_7_none_is_stranded(pipeline: Pipeline, store_url: str) -> Non
     assert pipeline.books.stock()["lamp"] == 70
 
 
-async def test_004_8_a_person_approves_without_a_worker(pipeline: Pipeline) -> None:
-    """004.8: no worker takes it; completed by nobody that has a name; the rest goes on with what was decided."""
+async def test_a_person_approves_without_a_worker(pipeline: Pipeline) -> None:
+    """No worker takes it; completed by nobody that has a name; the rest goes on with what was decided."""
     granted = await pipeline.order(lamp("1", cents=100_000))
     refused = await pipeline.order(lamp("2", cents=100_001))
     await work(pipeline)
@@ -79,8 +79,8 @@ async def test_004_8_a_person_approves_without_a_worker(pipeline: Pipeline) -> N
     assert pipeline.books.stock()["lamp"] == 98
 
 
-async def test_004_8_a_worker_that_runs_it_is_told(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.8: paid in cash while the bank is still thinking; the worker's attempt ends, and it says why (004.4)."""
+async def test_a_worker_that_runs_it_learns_of_it(pipeline: Pipeline, bank: FrankBank) -> None:
+    """Paid in cash while the bank is still thinking; the worker's attempt ends, and it says why."""
     told = interruptions(pipeline)
     bank.open.clear()
     async with working(pipeline):
@@ -92,8 +92,8 @@ async def test_004_8_a_worker_that_runs_it_is_told(pipeline: Pipeline, bank: Fra
     assert [what for _, what, _ in pipeline.books.entries()] == ["reserved", "shipped"]
 
 
-async def test_004_9_deleted_with_all_that_hangs_on_it_or_not_at_all(pipeline: Pipeline) -> None:
-    """004.9: an approval for which payment and picking wait, for both of which shipping waits: a diamond."""
+async def test_deleted_with_all_that_hangs_on_it_or_not_at_all(pipeline: Pipeline) -> None:
+    """An approval for which payment and picking wait, for both of which shipping waits: a diamond."""
     job = await pipeline.order(lamp(cents=200_000))
     kept = await pipeline.order(lamp("2", customer="bob", cents=200_000))
     await work(pipeline)
@@ -142,8 +142,8 @@ async def own_transaction(url: str) -> AsyncIterator[Any]:
             yield session
 
 
-async def test_004_10_an_order_in_the_shops_own_transaction(pipeline: Pipeline, store_url: str) -> None:
-    """004.10: there if, and only if, that commits; a hint wakes the worker after the commit, none after a rollback."""
+async def test_an_order_in_the_shops_own_transaction(pipeline: Pipeline, store_url: str) -> None:
+    """There if, and only if, that commits; a hint wakes the worker after the commit, none after a rollback."""
     heard: list[Any] = []
     await pipeline.app.amigrate()
     deafen = pipeline.app.store.wakeup.listen(heard.append)
@@ -172,8 +172,8 @@ async def test_004_10_an_order_in_the_shops_own_transaction(pipeline: Pipeline, 
     assert pipeline.books.entries() == PLAIN
 
 
-async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipeline, bank: FrankBank) -> None:
-    """004.11: new work, the end of a chain and a lost job are told, to all who listen, by one thread that is there as
+async def test_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipeline, bank: FrankBank) -> None:
+    """New work, the end of a chain and a lost job are told, to all who listen, by one thread that is there as
     long as somebody does; one who fails hurts nobody."""
 
     def listeners() -> set[threading.Thread]:
@@ -202,8 +202,8 @@ async def test_004_11_hints_do_it_all_and_one_listener_hears_them(pipeline: Pipe
     await until(gone)
 
 
-async def test_004_12_awaiting_an_order(pipeline: Pipeline) -> None:
-    """004.12: until it has ended, or for a time, or until one gives it up, which does it no harm."""
+async def test_awaiting_an_order(pipeline: Pipeline) -> None:
+    """Until it has ended, or for a time, or until one gives it up, which does it no harm."""
     job = await pipeline.order(lamp(cents=100_000))
     await work(pipeline)
     with pytest.raises(TimeoutError):
@@ -264,10 +264,10 @@ def end_session(url: str, session: str) -> None:
         client.admin.command("killSessions", [{"id": Binary(bytes.fromhex(session), 4)}])
 
 
-async def test_004_2_a_kill_9_between_ledger_and_completion_leaves_the_ledger_exact(
+async def test_a_kill_9_between_ledger_and_completion_leaves_the_ledger_exact(
     pipeline: Pipeline, bank: FrankBank, store_url: str, tmp_path: Path
 ) -> None:
-    """004.2: the payment was written, not yet committed, when its worker was killed: it is in the ledger once, of the
+    """The payment was written, not yet committed, when its worker was killed: it is in the ledger once, of the
     worker that came after it."""
     bank.trouble = [ConnectionError("leave that to the one that dies")]
     job = await pipeline.order(lamp())
@@ -290,7 +290,7 @@ async def test_004_2_a_kill_9_between_ledger_and_completion_leaves_the_ledger_ex
     ("settings", "reason"),
     [
         ({"approval_from_cents": 0}, "approval_from_cents is 1"),
-        ({"payment_tries": 0}, "nobody could ever pay"),
+        ({"payment_tries": 0}, "no order could be paid"),
         ({"payment_pause_seconds": -1}, "payment_pause_seconds is 0"),
         ({"stock_pause_seconds": float("nan")}, "stock_pause_seconds is 0"),
     ],

@@ -227,14 +227,10 @@ def raise_translated(error: Exception, place: str, session: Any, joined: bool) -
     raise translated from error
 
 
-def patient(make: Callable[[], Operation[T]]) -> Operation[T]:
-    """In a transaction, MongoDB does not wait for a locked document but refuses. So Windlass waits and tries again."""
-    for _ in range(PATIENCE - 1):
-        try:
-            return (yield from persistent(make))
-        except Transient:
-            pass
-    return (yield from persistent(make))
+def patient(make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> Operation[T]:
+    """In a transaction, MongoDB does not wait for a document that another one holds: it refuses. So a caller waits. A
+    worker does not: it has other outcomes to write, and tries this one again beside them."""
+    return (yield from persistent(make, PATIENCE if purpose is Purpose.CALLS else 1))
 
 
 class MongoConnections:
@@ -328,14 +324,14 @@ class MongoConnections:
     def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         connection = SyncConnection(self.target, self.client(purpose))
         try:
-            return drive(patient(make), connection)
+            return drive(patient(make, purpose), connection)
         finally:
             connection.finish()
 
     async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         connection = AsyncConnection(self.target, await self.async_client(purpose))
         try:
-            return await adrive(patient(make), connection)
+            return await adrive(patient(make, purpose), connection)
         finally:
             await connection.finish()
 

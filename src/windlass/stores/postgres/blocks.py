@@ -64,9 +64,9 @@ class Remembering:
     home: Home | None = None
     aborted_by: psycopg.Error | None = None
     is_read_only = False
-    began_at: bytes | None = (
-        None  # the start of the block's transaction: it identifies this transaction among those of the session
-    )
+    abandoned = False  # it was cut, since something was still using it
+    error: BaseException | None = None  # why the block ended
+    began_at: bytes | None = None  # when the block's transaction began, which tells it from any other of the session
 
     def _exec_command(self, command: Any, *arguments: Any, **options: Any) -> Any:
         """psycopg begins and commits transactions with this. A transaction that was ended by hand, with another begun
@@ -121,7 +121,9 @@ class Remembering:
 
     @property
     def is_busy(self) -> bool:
-        return self.pgconn.transaction_status == TransactionStatus.ACTIVE or self._pipeline is not None
+        """A generator such as `notifies()` holds the lock, although the server has nothing to do."""
+        active = self.pgconn.transaction_status == TransactionStatus.ACTIVE
+        return active or self._pipeline is not None or self.lock.locked()
 
     def abandon_if_busy(self) -> None:
         """A generator that will never be finished may hold its lock: to wait for it is to wait for ever. So the
@@ -130,6 +132,17 @@ class Remembering:
             with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as line:
                 line.shutdown(socket.SHUT_RDWR)
             self.lock, self._pipeline = self.new_lock(), None
+            self.abandoned = True
+
+    @contextmanager
+    def kept_error(self) -> Iterator[None]:
+        """To roll back on a connection that was cut fails. That must not hide why the block ended."""
+        try:
+            yield
+        except psycopg.Error:
+            if self.abandoned and self.error is not None:
+                raise self.error from None
+            raise
 
 
 def was_undone(error: BaseException) -> bool:
@@ -191,9 +204,12 @@ class Blocks:
         with place(self._places):
             connection = self._take()
             try:
-                with connection.transaction():
+                with connection.kept_error(), connection.transaction():
                     try:
                         yield connection
+                    except BaseException as error:
+                        connection.error = error
+                        raise
                     finally:
                         connection.abandon_if_busy()
                         connection.answer_seconds = ANSWER_SECONDS
@@ -254,12 +270,16 @@ class Blocks:
         async with blocks.places:
             connection = await self._atake(blocks)
             try:
-                async with connection.transaction():
-                    try:
-                        yield connection
-                    finally:
-                        connection.abandon_if_busy()
-                        connection.answer_seconds = ANSWER_SECONDS
+                with connection.kept_error():
+                    async with connection.transaction():
+                        try:
+                            yield connection
+                        except BaseException as error:
+                            connection.error = error
+                            raise
+                        finally:
+                            connection.abandon_if_busy()
+                            connection.answer_seconds = ANSWER_SECONDS
             finally:
                 await self._agive_back(connection, blocks)
 

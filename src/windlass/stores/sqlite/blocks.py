@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -22,7 +24,9 @@ from .own import BUSY_SECONDS, OwnLink, mapped, patiently
 T = TypeVar("T")
 Values = Sequence[Any] | dict[str, Any]
 
-ENDING = ("commit", "rollback", "close", "executescript")  # the last one commits before it begins
+ENDING = ("commit", "rollback", "close", "executescript")  # the last commits before it begins
+STOP_SECONDS = 5.0  # for statements of other threads to end, once they are interrupted
+IN_USE = "another thread is still using the connection of this block: let it end before the block does"
 REFUSAL = (
     "the writes of this block and the completion of the job commit together, when the block ends: it cannot be "
     "committed, rolled back or closed before. Raise to roll it back; SAVEPOINT, RELEASE and ROLLBACK TO can be used"
@@ -35,6 +39,7 @@ class BlockConnection:
     def __init__(self, raw: sqlite3.Connection, address: str) -> None:
         self.raw, self.address, self.ended = raw, address, False
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
+        self._threads: list[int] = []  # that execute a statement just now
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self.cursor().execute(sql, values)
@@ -48,10 +53,28 @@ class BlockConnection:
         self._cursors.add(cursor)
         return cursor
 
-    def close_cursors(self) -> None:
-        """A cursor with unread rows keeps the file locked, even after the connection is closed."""
+    def close_cursors(self) -> bool:
+        """A cursor with unread rows keeps the file locked, also after the connection is closed. Whether all are closed:
+        one that another thread is just using cannot be."""
+        closed = True
         for cursor in list(self._cursors):
-            cursor.close()
+            try:
+                cursor.close()
+            except sqlite3.ProgrammingError:
+                closed = False
+        return closed
+
+    def stop_statements(self) -> bool:
+        """Interrupt what other threads do on this connection: whether there was any. They can begin nothing new."""
+        if self.close_cursors():
+            return False
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline:
+            self.raw.interrupt()
+            if self.close_cursors():
+                break
+            time.sleep(0.001)
+        return True
 
     def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
         return self.execute(sql, values).fetchall()
@@ -62,8 +85,23 @@ class BlockConnection:
         return getattr(self.raw, name)
 
     @contextmanager
+    def executing(self) -> Iterator[None]:
+        self._threads.append(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._threads.remove(threading.get_ident())
+
+    def check_unused(self) -> None:
+        """To end the block would wait for such a statement, however long it takes."""
+        if any(thread != threading.get_ident() for thread in list(self._threads)):
+            raise Conflict(IN_USE)
+
+    @contextmanager
     def unended(self) -> Iterator[None]:
-        """A write after the end of its transaction would not be part of the block."""
+        """A statement after the end of the block's transaction would be a transaction of its own."""
+        if self.ended:
+            raise Conflict("the block has ended: its connection cannot be used any more")
         if not self.raw.in_transaction:
             raise Conflict("SQLite has rolled this block back by itself (a full disk, OR ROLLBACK): let it end")
         try:
@@ -77,13 +115,17 @@ class BlockConnection:
 class BlockCursor(sqlite3.Cursor):
     block: BlockConnection
 
+    @property
+    def connection(self) -> Any:
+        return self.block
+
     def execute(self, sql: str, values: Any = (), /) -> BlockCursor:
-        with self.block.unended():
+        with self.block.unended(), self.block.executing():
             super().execute(sql, values)
         return self
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> BlockCursor:
-        with self.block.unended():
+        with self.block.unended(), self.block.executing():
             super().executemany(sql, values)
         return self
 
@@ -175,9 +217,11 @@ def begin(connection: sqlite3.Connection, path: str) -> None:
 def finish(block: BlockConnection, path: str, *, commit: bool) -> None:
     connection = block.raw
     with gate.inside(), mapped(path):
-        connection.set_authorizer(None)
-        block.close_cursors()
         try:
+            interrupted = block.stop_statements()
+            connection.set_authorizer(None)
+            if commit and interrupted:
+                raise Conflict(IN_USE)
             if commit:
                 OwnLink(connection, path, BUSY_SECONDS).execute(Commit())
         finally:

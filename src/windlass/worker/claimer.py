@@ -1,0 +1,191 @@
+"""The claimer: takes jobs from the store for this worker, and finds those of a claim whose answer was lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from uuid import UUID, uuid4
+
+from ..app import Windlass
+from ..attempt import Attempt
+from ..job import Job, NewJob
+from ..logs import Log
+from ..stores.store import ClaimRequest
+from .bell import ALWAYS, Reasons
+from .buffer import Buffer
+from .cursor import FORGET_SECONDS, QueueCursor, Unanswered
+from .leases import Leases
+from .ledger import Place
+
+log = Log("windlass.worker")
+
+
+class Claimer:
+    def __init__(
+        self, app: Windlass, buffer: Buffer, leases: Leases, name: str, queues: Mapping[str, int | None] | None
+    ) -> None:
+        self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
+        self.ledger, self.bell = buffer.ledger, buffer.bell
+        self.closed = False
+        self.nothing_waits = False  # the last look claimed all jobs that it found
+        self.all_queues = queues is None
+        self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
+        self.unanswered: list[Unanswered] = []
+        self._told_stuck: set[str] = set()
+
+    def serves(self, queue: str) -> bool:
+        return self.all_queues or queue in self.cursors
+
+    def cursor(self, queue: str) -> QueueCursor:
+        if queue not in self.cursors:
+            self.cursors[queue] = QueueCursor(queue, seen_at=time.monotonic())
+        return self.cursors[queue]
+
+    def wake(self, reasons: Reasons) -> None:
+        """Hints came for these queues, or for one that a hint did not name."""
+        for queue in filter(self.serves, reasons.hinted):
+            self.cursor(queue).wake()
+        for cursor in self.cursors.values() if reasons.any_queue else ():
+            cursor.hinted = True
+
+    async def fill(self, queues: Iterable[str], beside: Iterable[str] = ()) -> int:
+        """Claim from each queue in turn, save those `beside` of which no more was heard: how many jobs."""
+        jobs = 0
+        for queue in queues:
+            cursor = self.cursor(queue)
+            if (queue not in beside or cursor.hinted) and cursor.is_worth_a_claim():
+                jobs += await self._fill_from(queue)
+        return jobs
+
+    async def _fill_from(self, queue: str) -> int:
+        """For free slots any job, also a last attempt. Then jobs that may wait in the buffer."""
+        jobs = 0
+        wanted = self.ledger.room_for_slots(queue)
+        if wanted > 0 and not self.closed:
+            attempts = await self.claim(queue, wanted, prefetch=False)
+            self.buffer.hand(attempts)
+            jobs = len(attempts)
+        ahead = self.ledger.room_ahead(queue)
+        if jobs >= wanted and ahead > 0 and not self.closed:
+            attempts = await self.claim(queue, ahead, prefetch=True)
+            self.buffer.put(attempts)
+            jobs += len(attempts)
+        return jobs
+
+    async def claim(self, queue: str, limit: int, *, prefetch: bool) -> list[Attempt]:
+        """Up to `limit` attempts, each with its place. `prefetch`: they may wait, so last attempts are left alone."""
+        cursor, token, began = self.cursor(queue), uuid4(), time.monotonic()
+        request = ClaimRequest(
+            queue=queue,
+            limit=limit,
+            token=token,
+            worker=self.name,
+            types=self.app.task_names,
+            policies=self.app.policies,
+            prefetch=prefetch,
+            after=cursor.position(began),
+            begun=False,
+        )
+        places = self.ledger.take(queue, limit)
+        unanswered = Unanswered(token, queue, began)
+        self.unanswered.append(
+            unanswered
+        )  # until there is an answer: the server may carry it out whatever happens here
+        try:
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
+            self.unanswered.remove(unanswered)
+            cursor.claimed(jobs, limit, began, time.monotonic(), from_start=request.after is None)
+            return self._hold(jobs, token, began, places)
+        finally:
+            for place in places:  # those that no job has taken
+                place.release()
+
+    def _hold(self, jobs: list[Job], token: UUID, began: float, places: list[Place]) -> list[Attempt]:
+        attempts = []
+        for job in jobs:
+            attempt = Attempt(self.app, self.app.bind(job), token)
+            attempt.place = places.pop()
+            attempts.append(attempt)
+        self.leases.hold(attempts, began)
+        return attempts
+
+    # The next job of a chain
+
+    def place_for(self, job: NewJob) -> Place | None:
+        """A place for it, if this worker may run it at once: as far as it knows no other job waits, so none is passed
+        over. A last attempt is not buffered."""
+        if self.closed or not self.nothing_waits or self.bell.has(ALWAYS) or job.max_attempts == 1:
+            return None
+        if job.queue not in self.cursors or job.type not in self.app.tasks or not self.ledger.free_slots:
+            return None
+        return self.ledger.take(job.queue, 1)[0] if self.ledger.room_for_slots(job.queue) > 0 else None
+
+    def hold_next(self, job: Job, token: UUID, began: float, place: Place) -> Attempt:
+        """The next job of a chain, which was claimed as the one before was completed."""
+        return self._hold([job], token, began, [place])[0]
+
+    # Claims whose answers were lost
+
+    async def adopt(self) -> list[Attempt]:
+        """The jobs that such claims took, if they were carried out. Look until there is an answer and it is too late
+        for them to be carried out."""
+        attempts: list[Attempt] = []
+        for claim in list(self.unanswered):
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(claim.token))  # noqa: B023
+            new = claim.found(jobs, time.monotonic())
+            if claim.is_over(time.monotonic()):
+                self.unanswered.remove(claim)
+            if new:
+                log.warning(
+                    "%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name}
+                )
+                attempts += self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new)))
+        return attempts
+
+    # Looks at the queues
+
+    async def admit(self) -> bool:
+        """Admit jobs with blockers or an order key, also those that were enqueued in your transactions: whether locks
+        of other transactions keep some out."""
+        try:
+            while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
+                self.wake(Reasons(hinted=frozenset(admitted.queues)))
+        except Exception as error:  # jobs that are not admitted block no others
+            log.warning("arriving jobs could not be admitted, which is tried again: %s", error)
+            return True
+        return admitted.left > 0
+
+    async def find_queues(self) -> list[str]:
+        """The queues in which jobs wait. The worker forgets the others after a while."""
+        names = await self.app.arun_for_worker(self.app.store.live_queues)
+        now = time.monotonic()
+        for queue in names:
+            self.cursor(queue).seen_at = now
+        for cursor in list(self.cursors.values()):
+            if now - cursor.seen_at > FORGET_SECONDS:
+                del self.cursors[cursor.queue]
+        return names
+
+    async def next_due(self) -> float | None:
+        """Seconds until the first job of a known queue is due; None if no job waits there."""
+        queues = [cursor.queue for cursor in self.cursors.values() if not cursor.stuck]
+        return await self.app.arun_for_worker(lambda: self.app.store.next_due(queues))
+
+    async def find_stuck(self, *, again: bool) -> bool:
+        """Find the queues in which this worker cannot run any job that is due. It leaves them alone until a hint, or a
+        poll: each claim would read all of their jobs. `again`: only those that were stuck at the last look."""
+        queues = [cursor.queue for cursor in self.cursors.values() if cursor.stuck or not again]
+        if not queues:
+            return False
+        types = self.app.task_names
+        stuck = set(await self.app.arun_for_worker(lambda: self.app.store.stuck(queues, types)))
+        for queue in queues:
+            cursor = self.cursor(queue)
+            cursor.stuck = queue in stuck and not cursor.hinted  # by a hint that came meanwhile
+            if cursor.stuck and queue not in self._told_stuck:
+                self._told_stuck.add(queue)
+                log.warning(
+                    "jobs are due in the queue %r, and this worker can run none of them: it has no tasks of their "
+                    "names, or the queue is paused (app.explain(id) says which)", queue, extra={"worker": self.name},
+                )  # fmt: skip
+        return bool(stuck)

@@ -1,0 +1,144 @@
+"""Writing a batch of outcomes until it is written.
+
+An outcome waits until the store takes it, however long the store cannot be reached or refuses to write at all. Only one
+that is refused for its own content is written differently: see `refused.py`. One that never succeeds while others do
+waits apart, and holds up none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from uuid import UUID
+
+from ..attempt import Attempt
+from ..logs import Log
+from ..operation import Interrupted, Transient, Unwilling
+from ..outcome import Settlement
+from .refused import is_refused_for_its_content, settle_instead
+
+log = Log("windlass.worker")
+
+FIRST_DELAY, LONGEST_DELAY = 0.1, 15.0  # seconds between tries
+LONGEST_APART = 2.0  # the same for an outcome that holds up no other
+TRIES_TOGETHER = 3  # of a batch, before it is tried whether one of them cannot be written
+FEW = 2  # outcomes that are tried apart at one time: each may wait for a lock, on a connection that others need
+PROBES = 3  # that fail in a row show that the store takes no write at present
+
+Ended = tuple[Attempt, Settlement]
+
+
+class Writer:
+    """`send` writes a batch or raises. `locked` says which of its jobs another transaction has locked. `more` gives the
+    next outcomes that wait. `apart_changed` is called when an outcome begins (1) or ceases (-1) to wait apart, and with
+    those that were cut short."""
+
+    def __init__(
+        self,
+        send: Callable[[list[Ended]], Awaitable[None]],
+        locked: Callable[[list[Ended]], Awaitable[set[UUID]]],
+        more: Callable[[], list[Ended]],
+        apart_changed: Callable[[int, list[Ended]], None],
+    ) -> None:
+        self.send, self.locked, self.more, self.apart_changed = send, locked, more, apart_changed
+        self.apart: dict[asyncio.Task[None], Ended] = {}
+        self._few = asyncio.Semaphore(FEW)
+
+    def close(self) -> None:
+        for task in list(self.apart):
+            task.cancel()
+
+    async def write(
+        self, batch: list[Ended], instead: Iterator[Settlement] | None = None, *, apart: bool = False
+    ) -> None:
+        """`instead`: what is written for the one in this batch if it is refused for its content once more."""
+        delay, tries = FIRST_DELAY, 0
+        while True:
+            try:
+                if apart:
+                    async with self._few:
+                        await self.send(batch)
+                else:
+                    await self.send(batch)
+                return
+            except Exception as error:
+                if is_refused_for_its_content([settlement for _, settlement in batch], error):
+                    if len(batch) > 1:
+                        await self.write(batch[: len(batch) // 2])
+                        await self.write(batch[len(batch) // 2 :])
+                        return
+                    attempt, settlement = batch[0]
+                    instead = instead or settle_instead(attempt, settlement, error)
+                    if (other := next(instead, None)) is not None:
+                        batch = [(attempt, other)]
+                        continue
+                    if not apart:
+                        self._set_apart(batch[0])
+                        return
+                tries += 1
+                log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
+                if not apart and isinstance(error, Unwilling | Transient | Interrupted):
+                    batch, some_are_locked = await self._set_locked_apart(batch)
+                    if not batch:
+                        return
+                    if some_are_locked:
+                        continue
+            if not apart and tries >= TRIES_TOGETHER:
+                batch = await self._write_one_by_one(batch if len(batch) > 1 else batch + self.more())
+                if not batch:
+                    return
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            delay = min(delay * 2, LONGEST_APART if apart else LONGEST_DELAY)
+
+    async def _set_locked_apart(self, batch: list[Ended]) -> tuple[list[Ended], bool]:
+        """The outcomes that are left, and whether some were locked."""
+        try:
+            locked = await self.locked(batch)
+        except Exception as error:
+            log.debug("the store does not say which jobs are locked: %s", error)
+            return batch, False
+        for one in batch:
+            if one[1].id in locked:
+                self._set_apart(one)
+        return [one for one in batch if one[1].id not in locked], bool(locked)
+
+    async def _write_one_by_one(self, batch: list[Ended]) -> list[Ended]:
+        """In random order. If the store takes some, the others wait apart. If it takes none, all of them are left."""
+        failed: list[Ended] = []
+        for index, one in enumerate(random.sample(batch, len(batch))):
+            try:
+                await self.send([one])
+            except Exception as error:
+                log.debug("job %s: its settlement could not be written alone either: %s", one[1].id, error)
+                failed.append(one)
+                if len(failed) == index + 1 == PROBES:
+                    return batch
+        if len(failed) == len(batch):
+            return batch
+        for one in failed:
+            self._set_apart(one)
+        return []
+
+    def _set_apart(self, one: Ended) -> None:
+        task = asyncio.create_task(self.write([one], apart=True), name="windlass settlement")
+        self.apart[task] = one
+        self.apart_changed(1, [])
+        task.add_done_callback(self._written_apart)
+
+    def _written_apart(self, task: asyncio.Task[None]) -> None:
+        one = self.apart.pop(task)
+        cut_short = task.cancelled() or task.exception() is not None
+        self.apart_changed(-1, [one] if cut_short else [])
+
+
+def size_of(settlement: Settlement) -> int:
+    """About how many bytes of a statement it takes."""
+    size = len(settlement.output or "")
+    if settlement.error is not None or settlement.attempts is not None:
+        size += len(settlement.error or "") + len(settlement.attempts or "")
+    if settlement.progress is not None:
+        size += len(settlement.progress)
+    if settlement.continues is not None:
+        size += len(settlement.continues.input) + len(settlement.continues.labels or "")
+    return size
