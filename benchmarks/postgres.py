@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import psycopg
 
-from windlass.stores.postgres.store import COPIED, PostgresStore
+from windlass.stores.columns import COLUMNS, Use
+from windlass.stores.postgres.store import PostgresStore
 
 from .measure import Figure, claim, drain, enqueue, in_turn, new_jobs, seconds
 
@@ -88,7 +89,8 @@ def _drain_by_hand(connection: psycopg.Connection[Any]) -> None:
 
 
 def _enqueues(store: PostgresStore, connection: psycopg.Connection[Any], jobs: int) -> list[Figure]:
-    columns = [name for name in COPIED if name not in ("run_at", "created_at", "state")]
+    copied = [column.name for column in COLUMNS.used(Use.PLAIN, Use.LIVE)]
+    columns = [name for name in copied if name not in ("run_at", "created_at", "state")]
     insert = (
         f"INSERT INTO windlass_jobs (state, run_at, created_at, {', '.join(columns)}) "
         f"VALUES ('pending', now(), now(), {', '.join(['%s'] * len(columns))})"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from windlass.operation import Operation, Request, Statement
-from windlass.stores.mongodb.base import Base, Hurried
+from windlass.stores.mongodb import MongoStore
+from windlass.stores.mongodb.context import Hurried
 from windlass.stores.postgres.store import PostgresStore
 from windlass.stores.sql.store import SqlStore
 from windlass.stores.store import Store
 
 TABLES = ("jobs", "history", "keys", "queues", "tallies", "schedules", "edges")
-COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "timetable")
+COLLECTIONS = ("jobs", "edges", "keys", "queues", "tallies", "schedules")
 
 # Deleted rows stay in their pages for a while, and pruning looks at a sample of a slot's pages.
 SHORTEN_SLOTS = """
@@ -38,8 +39,8 @@ def remove_all(store: Store) -> Operation[None]:
         yield Statement(store.sql.made(("empty",), lambda: text))
         if with_slots:
             yield Statement(store.sql.made(("shorten",), lambda: SHORTEN_SLOTS))
-    elif isinstance(store, Base):
+    elif isinstance(store, MongoStore):
         *others, last = COLLECTIONS
         for name in others:  # the last write waits until a majority has them all
-            yield Hurried(getattr(store, name), "delete_many", ({},), alone=True)
-        yield Request(getattr(store, last), "delete_many", ({},), alone=True)
+            yield Hurried(getattr(store.context, name), "delete_many", ({},), alone=True)
+        yield Request(getattr(store.context, last), "delete_many", ({},), alone=True)

@@ -6,7 +6,6 @@ must hold whatever their order was.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -14,6 +13,9 @@ from uuid import uuid4
 
 from windlass.clock import Clock
 from windlass.operation import Operation
+from windlass.stores.mongodb import MongoStore
+from windlass.stores.postgres.store import PostgresStore
+from windlass.stores.sqlite.store import SqliteStore
 from windlass.stores.store import Lease, Store
 
 from .interleaving import Performance
@@ -108,11 +110,15 @@ def run_now_claim(scene: Scene) -> Pair:
 
 
 def an_hour_later(scene: Scene) -> Store:
-    """The same store, at a later time."""
-    later = copy.copy(scene.store)
-    later.clock = Clock()
-    later.clock.move(timedelta(hours=1))
-    return later
+    """A store of the same tables whose clock is an hour ahead. It only makes operations, and never connects."""
+    clock = Clock()
+    clock.move(timedelta(hours=1))
+    match scene.store:
+        case PostgresStore(schema=schema):
+            return PostgresStore("postgresql://localhost/unused", schema=schema, clock=clock)
+        case SqliteStore():
+            return SqliteStore(":memory:", clock=clock)
+    return MongoStore("mongodb://localhost/unused", clock=clock)
 
 
 @pair("expire/claim")

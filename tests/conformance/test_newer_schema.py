@@ -24,7 +24,9 @@ def store(store_url: str) -> Iterator[Store]:
 def record(store: Store, min_compatible: int) -> Operation[None]:
     """As a later version would leave it."""
     if isinstance(store, SqlStore):
-        yield store.statement("schema_record", version=99, name="0099_later", min_compatible=min_compatible)
+        yield store.dialect.queries.statement(
+            "schema_record", version=99, name="0099_later", min_compatible=min_compatible
+        )
     else:
         document = {"_id": 99, "name": "0099 later", "min_compatible": min_compatible}
         yield Request("windlass_migrations", "insert_one", (document,))

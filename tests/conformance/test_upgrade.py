@@ -13,7 +13,7 @@ from tests.conformance.stores import closing
 from windlass.conformance.bench import Bench, new_job
 from windlass.operation import Operation, Request, Statement
 from windlass.stores.mongodb import MongoStore
-from windlass.stores.mongodb.migrations import MIGRATIONS, Migrations
+from windlass.stores.mongodb.migrations import MIGRATIONS
 from windlass.stores.opening import open_store
 from windlass.stores.sql.query import migrations
 from windlass.stores.sql.store import SqlStore
@@ -36,12 +36,12 @@ def sql(store: SqlStore, text: str, **parameters: Any) -> Operation[None]:
 
 def make_version_1(store: Store) -> Operation[None]:
     if isinstance(store, SqlStore):
-        yield store.statement("schema_lock")
-        version, name, text = migrations(store.package)[0]
+        yield store.dialect.queries.statement("schema_lock")
+        version, name, text = migrations(store.sql.package)[0]
         yield Statement(store.sql.render(name, text))
-        yield store.statement("schema_record", version=version, name=name, min_compatible=1)
+        yield store.dialect.queries.statement("schema_record", version=version, name=name, min_compatible=1)
         return
-    assert isinstance(store, Migrations)
+    assert isinstance(store, MongoStore)
     first = MIGRATIONS[0]
     for index in first.indexes:
         arguments = (list(index.keys),)

@@ -120,7 +120,7 @@ class Disturbed:
         only: int | None = None,
     ) -> None:
         self.connection = SyncConnection(store.connections.target, store.connections.client())
-        self.jobs = store.jobs
+        self.jobs = store.context.jobs
         self.before, self.after, self.lost, self.only = before, after, lost, only
         self.steps: list[Step] = []
 

@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from windlass.operation import Begin, Operation
-from windlass.stores.mongodb import MongoStore, unlocked
+from windlass.stores.mongodb import MongoStore, skip_locked
 from windlass.stores.store import Lease, Note
 
 from .support import claim, enqueue, get, new, raw
@@ -59,7 +59,7 @@ def steps_of(store: MongoStore, make: Callable[[], Operation[Any]]) -> list[obje
 def test_no_transaction_is_begun_for_leases_that_are_not_locked(
     store: MongoStore, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unlocked, "PLAINLY_SECONDS", 30.0)
+    monkeypatch.setattr(skip_locked, "PLAINLY_SECONDS", 30.0)
     enqueue(store, *(new() for _ in range(5)))
     token = uuid4()
     jobs = claim(store, token=token)

@@ -14,7 +14,7 @@ from windlass.embedded import MongodbServer
 from windlass.operation import Interrupted, Operation, Request
 from windlass.stores.mongodb import MongoStore
 from windlass.stores.mongodb.blocks import is_transient
-from windlass.stores.mongodb.failures import TOO_OLD, translate
+from windlass.stores.mongodb.errors import TOO_OLD, translate
 
 SLOW = {"$where": "sleep(60000) || true"}  # the server interrupts it when its transaction is too old
 
@@ -42,7 +42,7 @@ def test_an_operation_that_met_it_is_done_again(app: Windlass) -> None:
     def operate() -> Operation[None]:
         starts.append(1)
         yield Request("notes", "insert_one", ({"try": len(starts)},))
-        yield Request(store.jobs, "find", (SLOW if len(starts) == 1 else {},))
+        yield Request(store.context.jobs, "find", (SLOW if len(starts) == 1 else {},))
 
     app.run_operation(operate)
     assert len(starts) > 1

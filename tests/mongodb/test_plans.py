@@ -14,8 +14,9 @@ from tests.mongodb.support import explain, first_request, indexes_used, new, raw
 from windlass.clock import EPOCH
 from windlass.stores.mongodb import MongoStore
 from windlass.stores.mongodb.connections import HANDLE
-from windlass.stores.mongodb.documents import to_document, to_key
-from windlass.stores.mongodb.endings import Member, ending_of, writes_of
+from windlass.stores.mongodb.documents import to_key
+from windlass.stores.mongodb.order_keys import OrderKeys
+from windlass.stores.mongodb.settlement_writes import Member, ending_of, writes_of
 from windlass.stores.store import Bookmark, ClaimRequest, Filter, Position
 
 FINISHED, FUTURE, DUE, RUNNING, FAILED = 50_000, 10_000, 1_000, 200, 50
@@ -30,7 +31,7 @@ def full(store: MongoStore) -> MongoStore:
 
     def add(count: int, state: str, **fields: object) -> None:
         for position in range(count):
-            document = to_document(new(tenant="" if position % 100 else "acme"), now)
+            document = store.context.documents.to_document(new(tenant="" if position % 100 else "acme"), now)
             if "due_at" in fields:
                 del document["run_at"]
             documents.append({**document, "state": state, **fields})
@@ -151,7 +152,7 @@ def the_next_due_is_stepped_to(store: MongoStore) -> None:
 
 
 def lines_are_stepped_to(store: MongoStore) -> None:
-    request = first_request(store.promote([("", f"key {key}") for key in range(LANES)]))
+    request = first_request(OrderKeys(store.context).promote([("", f"key {key}") for key in range(LANES)]))
     command = {"aggregate": request.collection, "pipeline": request.arguments[0], "cursor": {}, **request.options}
     answer = raw(store, "jobs").database.command("explain", command, verbosity="executionStats")
     assert "DISTINCT_SCAN" in str(answer)
@@ -173,7 +174,7 @@ def admission_looks_at_what_has_arrived(store: MongoStore) -> None:
 def writes_of_a_worker_look_at_its_jobs_alone(store: MongoStore) -> None:
     def explained(filter: Any, hint: Any = None) -> dict[str, Any]:
         update: dict[str, Any] = {"q": filter, "u": {"$set": {"x": 1}}, "multi": True}
-        command = {"update": store.jobs, "updates": [update | ({"hint": hint} if hint else {})]}
+        command = {"update": store.context.jobs, "updates": [update | ({"hint": hint} if hint else {})]}
         answer = raw(store, "jobs").database.command(
             "explain", command, verbosity="executionStats", codec_options=HANDLE["codec_options"]
         )

@@ -22,16 +22,16 @@ def test_a_chain_that_continues_during_the_read_has_not_ended(app: Windlass, mon
     (attempt,) = app.claim(1)
     attempt.complete(Continue(following.call()))
     store: Any = app.store
-    find_chains, looks = store.find_chains, []
+    find_chains, looks = store.context.find_chains, []
 
     def sees_the_first_alone(chains: Sequence[UUID], projection: Mapping[str, Any], *, alone: bool) -> Any:
         """What a look saw that passed the place of the next job before it was there."""
         looks.append(chains)
         if len(looks) == 1:
-            return store.find_jobs({"_id": {"$in": chains}}, projection, size=len(chains), alone=alone)
+            return store.context.find_jobs({"_id": {"$in": chains}}, projection, size=len(chains), alone=alone)
         return find_chains(chains, projection, alone=alone)
 
-    monkeypatch.setattr(store, "find_chains", sees_the_first_alone)
+    monkeypatch.setattr(store.context, "find_chains", sees_the_first_alone)
     with pytest.raises(TimeoutError):
         first.result(0)
     app.run_worker(until_idle=True)

@@ -1,6 +1,6 @@
-"""What the stores' wake-ups share: one thread that sends hints, one that listens, both started when first needed.
+"""The common part of the stores' wake-ups: one thread sends hints, one listens. Each starts when it is first needed.
 
-Threads serve sync and async callers alike, and a forked child starts its own.
+Threads serve sync and async callers alike, and a forked child starts its own threads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from ..logs import Log
@@ -18,12 +19,12 @@ from .wakeup import Hint, Listener
 
 log = Log("windlass.wakeup")
 
-PAUSE = 0.002  # seconds after a hint, in which others gather
-FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between tries to reach the server again
+PAUSE = 0.002  # seconds after a hint, in which further hints are collected
+FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between two tries to reach the server
 
 
-class Hub:
-    """A `Wakeup` whose two errands, `deliver` and `watch`, are a store's own."""
+class Hub(ABC):
+    """A `Wakeup`. Each store says how it delivers hints and how it watches for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
@@ -37,18 +38,18 @@ class Hub:
         self._pid = os.getpid()
         _hubs.add(self)
 
-    # A store's own part
+    # For each store
 
+    @abstractmethod
     def deliver(self, hints: list[Hint]) -> None:
-        """Tell other processes. May raise: then these hints are lost, which is allowed."""
-        raise NotImplementedError
+        """Send hints to other processes. May raise: then these hints are lost, which is allowed."""
 
-    def hang_up(self) -> None:
-        """Let go of what `deliver` holds."""
+    def hang_up(self) -> None:  # noqa: B027 - not every store has a connection to close
+        """Close the connection that `deliver` uses."""
 
+    @abstractmethod
     def watch(self, stopping: threading.Event) -> None:
-        """Call `resume` when the line is up and `tell` for what comes in, until `stopping`; raise when it breaks."""
-        raise NotImplementedError
+        """Call `resume` when the connection is up and `tell` for each hint, until `stopping`. Raise when it breaks."""
 
     # Sending
 
@@ -120,13 +121,13 @@ class Hub:
                 log.exception("a listener failed")
 
     def resume(self) -> None:
-        """The line is up: what happened while it was not, nobody has heard of."""
+        """The connection is up. Hints from the time before are lost, so listeners have to look."""
         self._resumed = True
         self.tell(None)
 
     def _watch_always(self, stopping: threading.Event) -> None:
-        """Listen; when the line breaks, try again: soon if it was up, ever more slowly while the server is gone, and
-        never in step with others."""
+        """Listen. When the connection breaks, try again: soon if it was up, more and more slowly while the server is
+        away. The delay is random, so that processes do not reconnect at the same time."""
         delay = FIRST_DELAY
         while not stopping.is_set():
             self._resumed = False
@@ -156,7 +157,7 @@ class Hub:
                 thread.join(2.0)
 
     def _after_fork(self) -> None:
-        """Threads do not come along into a child; locks may come along locked."""
+        """A forked child has no threads, and its copies of locks may be locked."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._lock = threading.Condition()
@@ -168,7 +169,7 @@ _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
 
 
 def _renew_all() -> None:
-    """Before anything else happens in a child: a thread of the parent may have held a lock at that moment."""
+    """Runs first in a forked child: a thread of the parent may have held a lock at the moment of the fork."""
     for hub in list(_hubs):
         hub._after_fork()
 
@@ -178,7 +179,7 @@ os.register_at_fork(after_in_child=_renew_all)
 
 @atexit.register
 def _flush_all() -> None:
-    """A script that enqueues and ends still gets its hint out."""
+    """The hints of a script that enqueues and ends are still sent."""
     for hub in list(_hubs):
         if hub._pid == os.getpid():
             hub.flush(1.0)

@@ -1,4 +1,4 @@
-"""Names that become part of a statement are checked; everything else is data."""
+"""Names that become part of a statement are checked; all other values are parameters."""
 
 from __future__ import annotations
 

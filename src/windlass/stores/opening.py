@@ -1,4 +1,4 @@
-"""From a URL to a store. A database's driver is imported when its store is first asked for."""
+"""From a URL to a store. The driver of a database is imported when its store is first opened."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _open_sqlite(url: str, prefix: str) -> Store:
 
     if sqlite3.sqlite_version_info < (3, 35):
         raise MissingExtra(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
-    # By hand: a file's name may hold what elsewhere begins a fragment. A question mark in it is written as %3F.
+    # By hand: a file name may contain "#", which begins a fragment in other URLs. A "?" in it is written as %3F.
     place, _, query = url.removeprefix("sqlite://").partition("?")
     if place and not place.startswith("/"):
         raise InvalidInput(f"{url}: a path comes after three slashes, as in sqlite:///{place}")
@@ -51,6 +51,6 @@ def _open_sqlite(url: str, prefix: str) -> Store:
     journal_mode = options.pop("journal_mode", None)
     if options:
         raise InvalidInput(f"{url}: unknown option {', '.join(options)}; there is journal_mode")
-    # As elsewhere: three slashes and a relative path, four and an absolute one.
+    # As in other tools: three slashes before a relative path, four before an absolute one.
     path = unquote(place)[1:]
     return SqliteStore(path or ":memory:", prefix=prefix, journal_mode=journal_mode)

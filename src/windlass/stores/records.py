@@ -1,4 +1,4 @@
-"""What goes into a store's operations and comes out of them, as values."""
+"""The values that a store's operations take and return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..policy import Policy, is_partial
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a claim left off in its queue: the next may start its scan there."""
+    """The position in a queue where a claim ended: the next claim may start its scan there."""
 
     rank: int
     run_at: datetime
@@ -23,15 +23,14 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a claimer wants from one queue.
+    """The request of a claimer for jobs of one queue.
 
-    `policies` maps a type to the policy for rows that were enqueued by name alone; `default_policy` serves the rest.
-    What a row lacks is written into it, once and for all. `lease_seconds` is for this attempt alone, in place of the
-    policy's. `prefetch` says that the jobs will wait in a buffer: then no job's last attempt is taken; up to about a
-    thousand of those are passed over to get at what is behind them. `order_key` asks for the head of that key alone;
-    `tenant` (with it) says whose key is meant, where several have the same.
-    `max_bytes` counts inputs as the store keeps them. `begun` False: a job's last attempt does not count as begun until
-    `begin` says so; the claimer promises to call that before it begins any.
+    `policies` maps a type to the policy for jobs that were enqueued by name alone; `default_policy` is for other types.
+    The claim writes it into the row, once. `lease_seconds` is for this attempt alone, in place of the policy's.
+    `prefetch`: the jobs will wait in a buffer, so the claim takes no job's last attempt; it skips up to about a
+    thousand of those. `order_key` asks for the head of that key alone; `tenant` (with it) tells equal keys of several
+    tenants apart. `max_bytes` counts inputs as the store keeps them. `begun` False: a job's last attempt does not count
+    as begun until `begin` says so; the claimer promises to call `begin` before it starts such an attempt.
     """
 
     queue: str
@@ -51,15 +50,15 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """What became of one new job: itself, or the one that was there already."""
+    """The answer for one new job: the job itself, or the job that existed already."""
 
     job: Job
     created: bool
 
 
 class Admitted(NamedTuple):
-    """How many jobs were let in, the queues in which some of them can run now, and how many of those that were looked
-    at could not be let in yet, since another transaction has locked them or what they wait for."""
+    """The number of admitted jobs, the queues in which some of them can run now, and the number of jobs that could not
+    be admitted yet, since another transaction has locked them or a chain that they wait for."""
 
     jobs: int
     queues: Sequence[str]
@@ -68,7 +67,7 @@ class Admitted(NamedTuple):
 
 class Blocker(NamedTuple):
     """A chain that a job waits or has waited for; its output, as JSON, once it has completed. `failed`: it did not
-    complete, and the job goes on without it."""
+    complete, and the job runs without it."""
 
     chain_id: UUID
     done: bool
@@ -97,7 +96,7 @@ Reason: TypeAlias = Literal["taken by another", "not found", "already finished",
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A write that its fence refused: nothing of it was done. The token tells which of a job's attempts was meant."""
+    """A write that its fence refused: nothing was written. The token identifies the attempt of the job."""
 
     id: UUID
     reason: Reason
@@ -105,21 +104,21 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """What came of a settlement that continues; and the next job, where it was claimed at once."""
+    """The answer to a settlement that continues a chain, and the next job, where it was claimed at once."""
 
     refusals: list[Refusal]
     job: Job | None = None
 
 
 def may_be_handed_over(job: NewJob) -> bool:
-    """Whether whoever completes the one before it may have it at once."""
+    """Whether the worker that completes the job before it may claim it at once."""
     waits = job.run_at or job.delay_seconds or job.order_key or job.blockers or job.max_attempts == 1
     plain = job.unique_key is None and job.expires_at is None and job.expires_seconds is None
     return plain and not waits and job.lease_seconds is not None and not is_partial(job.policy)
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease to prolong, and what the handler has said of its progress since; or an attempt that begins."""
+    """A lease to renew, with the progress that the handler has reported since; or an attempt that begins."""
 
     id: UUID
     token: UUID
@@ -128,7 +127,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a handler has said of its progress, as JSON text; and by which claim it runs."""
+    """The progress that a handler has reported, as JSON text, and the token of its claim."""
 
     id: UUID
     token: UUID
@@ -136,7 +135,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is alive, as it described itself."""
+    """A worker that is alive, as it describes itself."""
 
     name: str
     host: str
@@ -150,9 +149,10 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """An answer to a renewal: the lease's new end (None: lost, and why), and whether someone asked to cancel.
+    """The answer to a renewal: the lease's new end (None: the lease is lost; `reason` says why), and whether the
+    cancellation of the job was requested.
 
-    `locked`: another transaction has locked the job and may be settling it; the lease is as it was. Ask again soon.
+    `locked`: another transaction has locked the job and may be settling it; the lease is unchanged. Ask again soon.
     """
 
     id: UUID
@@ -163,8 +163,8 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What became of one job that someone acted on. `state` is the one it is in now, or was in when it was deleted;
-    None where there is no such job. `reason`: why not, where the state alone does not tell."""
+    """The result of an action on one job. `state` is its state now, or when it was deleted; None where there is no such
+    job. `reason`: why nothing was done, where the state alone does not explain it."""
 
     id: UUID
     done: bool
@@ -184,12 +184,12 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_end(self) -> bool:
-        """Whether they are in the order of their ends: what went wrong last is what someone looks for."""
+        """Whether the list is in the order of the jobs' ends: people look for the last failure."""
         return self.state in (FAILED, CANCELLED)
 
 
 class Bookmark(NamedTuple):
-    """Where a page of a list ended: at this id or, in a list by ends, at this end and id."""
+    """The end of a page of a list: an id or, in a list by ends, an end and an id."""
 
     id: UUID
     ended_at: datetime | None = None

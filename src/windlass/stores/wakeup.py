@@ -1,7 +1,7 @@
-"""The contract of hints: they may be lost, doubled, late; it is never wrong to ignore one.
+"""The contract of hints. A hint may be lost, doubled or late; it is never wrong to ignore one.
 
-A hint says that looking might be worth while. With all of them lost, the poll finds the work. Hints carry names,
-never rows.
+A hint says that a read may find something new. If all hints are lost, the poll finds the work. Hints carry names, never
+rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
-# ready: a queue has work; finished: a chain has ended; told: a worker should look at a job that it runs;
+# ready: a queue has work; finished: a chain has ended; told: a worker should check a job that it runs;
 # scheduled: schedules have changed
 Kind: TypeAlias = Literal["ready", "finished", "told", "scheduled"]
 
@@ -25,27 +25,27 @@ class Hint(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, text: str) -> Hint | None:
-        """None for what a newer version may have sent."""
+        """None for a kind that only a newer version knows."""
         kind, _, name = text.partition(":")
         return cls(kind, name) if kind in get_args(Kind) else None  # type: ignore[arg-type]
 
 
-# Called on the listener's thread; None stands for "anything may have happened": after a reconnect, or where the
-# store can only tell that something has changed.
+# Called on the listener's thread. None means "anything may have changed": after a reconnect, or where the store only
+# sees that something has changed.
 Listener: TypeAlias = Callable[[Hint | None], None]
 
 
 class Wakeup(Protocol):
-    """One per store and process: a shared listener, started by the first who listens, stopped by the last."""
+    """One per store and process. Its listener starts with the first call of `listen` and stops with the last."""
 
     def send(self, hints: Iterable[Hint]) -> None:
-        """After a commit on a connection of ours: returns at once, coalesces what is sent meanwhile."""
+        """Send hints after a commit on a connection of Windlass. Returns at once, and coalesces hints."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear of hints from now on; the answer ends it. Where they come over a line, None is told once it is up. One
-        listener that raises does not hurt the others."""
+        """Call the listener for each hint from now on; call the answer to stop. Where hints come over a connection, the
+        listener gets None once it is up. A listener that raises does not disturb the others."""
 
     def flush(self, timeout: float) -> None:
-        """Wait until what was sent has gone out: before a process ends."""
+        """Wait until all hints are sent: before a process ends."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What people do to jobs and queues: cancel, bring back, run now, pause, resume."""
+"""Actions on jobs and queues: cancel, retry, run now, pause, resume."""
 
 from __future__ import annotations
 
@@ -15,20 +15,28 @@ from ...operation import Operation, Request
 from ...outcome import Settlement
 from ...policy import KEEP_SECONDS
 from ..store import Change
+from .context import Context, Part
 from .documents import Document, run_at_of, to_line
 from .enqueue import Key, held
 from .settle import Settlements
+from .tallies import Tallies
 
-# What a job that is brought back does not keep. Its error stays, and tells why it is here again.
+# Fields that a retried job loses. Its error stays, and explains the retry.
 OF_ITS_END = (
     *("finished_at", "purge_at", "output", "token", "previous_token", "worker", "claimed_at", "expires_at"),
     "counted_by",
 )
 
 
-class Actions(Settlements):
+class Actions(Part):
+    """Operations `cancel`, `retry`, `run_now`, `pause`, `resume`."""
+
+    def __init__(self, context: Context, settlements: Settlements, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.settlements, self.tallies = settlements, tallies
+
     def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         waiting: list[tuple[Settlement, Document]] = []
         running: list[UUID] = []
@@ -41,16 +49,16 @@ class Actions(Settlements):
                 changes[id] = change(document, CANCELLED)
         if running:
             noted = {"$set": {"cancel_requested": True}}
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": running}, "state": RUNNING}, noted))
-        yield from self.write_endings(waiting, now)
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": running}, "state": RUNNING}, noted))
+        yield from self.settlements.write_endings(waiting, now)
         return [changes[id] for id in ids]
 
     def retry(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         candidates = list(allowed("bring back", documents))
         taken = yield from self._held_keys(document for _, document in candidates)
-        done = yield from self._what_they_waited_for([id for id, _ in candidates])
+        done = yield from self._blockers_done([id for id, _ in candidates])
         writes: list[UpdateOne] = []
         gone: list[Document] = []
         for id, document in candidates:
@@ -60,45 +68,47 @@ class Actions(Settlements):
             if key is not None:
                 taken.add(key)
             gone.append(document)
-            update = brought_back(document, now, done.get(id))
+            update = retried(document, now, done.get(id))
             writes.append(UpdateOne({"_id": id, "state": document["state"]}, update))
             changes[id] = change(document, update["$set"]["state"])
         if writes:
-            yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
-            yield from self.uncount(gone)
+            yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
+            yield from self.tallies.uncount(gone)
         return [changes[id] for id in ids]
 
-    def _what_they_waited_for(self, ids: Sequence[UUID]) -> Operation[dict[UUID, bool]]:
-        """Of those that waited for others: whether all of it is done."""
+    def _blockers_done(self, ids: Sequence[UUID]) -> Operation[dict[UUID, bool]]:
+        """For each job that has waited for chains: whether all of them are done."""
         pipeline = [
             {"$match": {"job": {"$in": [*ids]}}},
             {"$group": {"_id": "$job", "done": {"$min": "$done"}}},
         ]
-        rows = (yield Request(self.edges, "aggregate", (pipeline,))) if ids else ()
+        rows = (yield Request(self.context.edges, "aggregate", (pipeline,))) if ids else ()
         return {row["_id"]: row["done"] for row in rows}
 
     def _held_keys(self, documents: Iterable[Document]) -> Operation[set[Key]]:
-        """Which of the keys that these jobs would hold again belong to others by now."""
+        """The keys of these jobs that other jobs hold by now."""
         by_scope: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for key in map(key_to_hold, documents):
             if key is not None:
                 by_scope[key[:2]].append(key[2])
         taken: set[Key] = set()
         for (tenant, scope), keys in by_scope.items():
-            rows = yield self.find_jobs(held(tenant, scope, keys), {"unique_key": 1}, size=len(keys), alone=False)
+            rows = yield self.context.find_jobs(
+                held(tenant, scope, keys), {"unique_key": 1}, size=len(keys), alone=False
+            )
             taken |= {(tenant, scope, row["unique_key"]) for row in rows}
         return taken
 
     def run_now(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
-        documents, now = yield from self.read_brief(ids)
+        documents, now = yield from self.context.read_brief(ids)
         changes = refused(ids, documents)
         waiting: defaultdict[str, list[UUID]] = defaultdict(list)
         for id, document in allowed("run now", documents):
             changes[id] = change(document, document["state"])
-            if run_at_of(document) > now:  # what is due already keeps its place
+            if run_at_of(document) > now:  # a job that is due keeps its place
                 waiting["run_at" if "run_at" in document else "due_at"].append(id)
         for name, those in waiting.items():
-            yield Request(self.jobs, "update_many", ({"_id": {"$in": those}}, {"$set": {name: now}}))
+            yield Request(self.context.jobs, "update_many", ({"_id": {"$in": those}}, {"$set": {name: now}}))
         return [changes[id] for id in ids]
 
     def pause(self, queue: str) -> Operation[None]:
@@ -109,7 +119,7 @@ class Actions(Settlements):
 
     def _set_paused(self, queue: str, paused: bool) -> Request:
         change = {"$set": {"paused": paused}}
-        return Request(self.queues, "update_one", ({"_id": queue}, change), {"upsert": True}, alone=True)
+        return Request(self.context.queues, "update_one", ({"_id": queue}, change), {"upsert": True}, alone=True)
 
 
 def allowed(event: Event, documents: dict[UUID, Document]) -> Iterable[tuple[UUID, Document]]:
@@ -117,7 +127,7 @@ def allowed(event: Event, documents: dict[UUID, Document]) -> Iterable[tuple[UUI
 
 
 def refused(ids: Sequence[UUID], documents: dict[UUID, Document]) -> dict[UUID, Change]:
-    """The answers where nothing can be done; the others are overwritten."""
+    """The answers for jobs that allow no change; the answers for the others are overwritten."""
     answers = {}
     for id in ids:
         document = documents.get(id)
@@ -130,19 +140,19 @@ def change(document: Document, state: State) -> Change:
 
 
 def key_to_hold(document: Document) -> Key | None:
-    """The key that the job holds again when it comes back. One that was freed by the first claim is gone for good."""
+    """The key that the job holds again after a retry. A key until `claimed` is not held again."""
     if document.get("unique_key") is None or document.get("unique_until") != "finished":
         return None
     return document["tenant"], document.get("unique_scope", ""), document["unique_key"]
 
 
-def brought_back(document: Document, now: datetime, done: bool | None) -> Document:
-    """Of who held it before nothing is left: whatever they still send is refused. `done`: whether it need not wait for
-    others any more; None: it never did. Who waits for its chain is linked to it as before."""
+def retried(document: Document, now: datetime, done: bool | None) -> Document:
+    """The change that retries a job. The tokens are removed, so that later writes of old workers are refused. `done`:
+    whether all chains that it waits for are done; None: it waits for none. Jobs that wait for its chain stay linked."""
     blocked = done is False
     changes: dict[str, Any] = {"state": BLOCKED if blocked else PENDING, "attempt": 0, "run_at": now}
     update: Document = {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}
-    if document.get("keep_seconds") == KEEP_SECONDS:  # of which nothing was said: whoever claims it may know
+    if document.get("keep_seconds") == KEEP_SECONDS:  # the default: the next claim may know the policy of the task
         update["$unset"]["keep_seconds"] = ""
     if key_to_hold(document) is not None:
         changes["unique_held"] = True

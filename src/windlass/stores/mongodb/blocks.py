@@ -1,4 +1,4 @@
-"""Sessions that are given to handlers: each with a transaction, committed when the block ends."""
+"""Sessions for handlers: each has a transaction, which is committed when the block ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pymongo.write_concern import WriteConcern
 
 from ...errors import Conflict, SchemaMismatch, StoreUnavailable
 from ...operation import Transient
-from .failures import NOT_THERE, all_codes, is_undone, translate
+from .errors import NOT_THERE, all_codes, is_undone, translate
 
 if TYPE_CHECKING:
     from .connections import MongoConnections
 
-# As our own transactions: what is read is not undone, what is written stays.
+# As in the transactions of Windlass: reads see only durable data, writes are durable.
 CONCERNS: dict[str, Any] = {"read_concern": ReadConcern("snapshot"), "write_concern": WriteConcern("majority")}
 
 
@@ -38,7 +38,7 @@ def check(session: Any) -> None:
 
 
 def _number(session: Any) -> int:
-    """The driver has no public name for it; where it is not found, another transaction is not noticed."""
+    """The driver has no public name for it. Where it is not found, another transaction is not noticed."""
     return int(getattr(session, "_transaction_id", 0))
 
 
@@ -62,12 +62,12 @@ def is_transient(error: BaseException) -> bool:
 
 
 def was_undone(error: BaseException) -> bool:
-    """By an error of the handler's own that was swallowed, or because the handler took too long."""
+    """By an error that the handler has swallowed, or because the handler took too long."""
     return isinstance(error, OperationFailure) and bool(all_codes(error).intersection(NOT_THERE))
 
 
 def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
-    """Whether a statement of ours in a block, or its commit, failed for a reason that is not in the data. A session
+    """Whether a statement of Windlass in a block, or its commit, failed for a reason that is not in the data. A session
     that the handler has ended itself is no such reason."""
     if isinstance(error, InvalidOperation) or isinstance(error.__cause__, InvalidOperation):
         return False

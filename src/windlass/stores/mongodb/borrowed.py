@@ -1,4 +1,4 @@
-"""Sessions of the caller: of the right kind, and to the queue's own server."""
+"""Sessions of the caller: they must be of the right kind, and of the server of the queue."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from pymongo.client_session import ClientSession
 from ...errors import InvalidInput
 
 T = TypeVar("T")
-Place = tuple[Any, ...]
+ServerIdentity = tuple[Any, ...]
 
 
 class Home:
-    """Where the queue lives: a session of another server would take the job to where no worker looks.
+    """The server of the queue: a session of another server would take the job to where no worker looks.
 
-    A replica set is told by its primary's process, a sharded cluster, which has many routers, by the moment its queue
-    was made. Ours is looked at again before any other is refused: another may have become primary meanwhile.
+    A replica set is identified by the process of its primary; a sharded cluster, which has many routers, by the time
+    at which its queue was made. Ours is read again before another is refused: there may be a new primary.
     """
 
     def __init__(self, database: str, migrations: str, shown_url: str) -> None:
         self.database, self.migrations, self.shown_url = database, migrations, shown_url
-        self._ours: Place | None = None
+        self._ours: ServerIdentity | None = None
         self._known: WeakSet[Any] = WeakSet()
 
     def __contains__(self, client: Any) -> bool:
         return client in self._known
 
-    def look(self, client: Any) -> Place | None:
+    def look(self, client: Any) -> ServerIdentity | None:
         record = client[self.database][self.migrations].find_one({"_id": 1})
-        return None if record is None else _place(client.admin.command("hello"), record)
+        return None if record is None else _identity(client.admin.command("hello"), record)
 
-    async def alook(self, client: Any) -> Place | None:
+    async def alook(self, client: Any) -> ServerIdentity | None:
         record = await client[self.database][self.migrations].find_one({"_id": 1})
-        return None if record is None else _place(await client.admin.command("hello"), record)
+        return None if record is None else _identity(await client.admin.command("hello"), record)
 
-    def is_at(self, there: Place | None, client: Any) -> bool:
-        """Whether it is where we last saw ourselves."""
+    def is_at(self, there: ServerIdentity | None, client: Any) -> bool:
+        """Whether it is the server where we last saw the queue."""
         if there is None:
             raise InvalidInput(
                 "the server of this session has no queue: is it the one that the queue lives in, "
@@ -48,7 +48,7 @@ class Home:
             self._known.add(client)
         return there == self._ours
 
-    def compare(self, there: Place | None, ours: Place | None, client: Any) -> None:
+    def compare(self, there: ServerIdentity | None, ours: ServerIdentity | None, client: Any) -> None:
         self._ours = ours
         if not self.is_at(there, client):
             raise InvalidInput(
@@ -57,7 +57,7 @@ class Home:
             )
 
 
-def _place(hello: dict[str, Any], record: dict[str, Any]) -> Place:
+def _identity(hello: dict[str, Any], record: dict[str, Any]) -> ServerIdentity:
     process = hello.get("topologyVersion", {}).get("processId") if "setName" in hello else None
     return hello.get("setName"), process, str(record.get("applied_at"))
 

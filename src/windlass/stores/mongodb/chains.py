@@ -1,53 +1,103 @@
-"""Small looks at chains and lanes."""
+"""Chains: the jobs that wait for a chain, and pages of chains.
+
+The first job of a chain has neither `chain_id` nor `chain_index`; the others have both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID
 
 from ...job import Job
-from ...lifecycle import FINISHED, RUNNING
+from ...lifecycle import COMPLETED, FINISHED, LIVE
 from ...operation import Operation, Request
-from .base import Base
-from .documents import HEAD, Document, chain_of, to_job
+from ..store import ChainRecord, Filter
+from .context import Part
+from .documents import Document, chain_of, last_of_each
+
+MEMBERS = dict.fromkeys(("state", "chain_id", "chain_index"), 1)
 
 
-class Chains(Base):
-    def now(self) -> Operation[datetime]:
-        return (yield from self.read_now())
+class Chains(Part):
+    """Operations `dependents`, `chains` and `watch`."""
 
-    def head(self, tenant: str, order_key: str) -> Operation[Job | None]:
-        filter = {"tenant": tenant, "order_key": order_key, "lane": HEAD}
-        rows = yield Request(self.jobs, "find", (filter,), alone=True)
-        return to_job(rows[0]) if rows else None
+    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
+        if chains:
+            members = [{"_id": {"$in": [*chains]}}, {"chain_id": {"$in": [*chains]}, "chain_index": {"$gt": 0}}]
+            live = {"$or": members, "state": {"$in": sorted(LIVE)}}
+            yield Request(self.context.jobs, "update_many", (live, {"$inc": {"linked": 1}}), alone=True)
 
-    def ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
-        found = yield from self._ends(chains)
-        # A look outside a transaction sees no one moment: a chain may have gone on half-way through it.
-        gone_on = [job.chain_id for job in found if job.went_on]
-        if gone_on:
-            found = [job for job in found if not job.went_on] + (yield from self._ends(gone_on))
-        return found
+    def dependents(self, chain: UUID, limit: int, after: UUID | None = None) -> Operation[list[Job]]:
+        filter: Document = {"chain_id": chain}
+        if after is not None:
+            filter["job"] = {"$gt": after}
+        group = [{"$match": filter}, {"$sort": {"chain_id": 1, "job": 1}}, {"$group": {"_id": "$job"}}]
+        pipeline = [*group, {"$sort": {"_id": 1}}, {"$limit": limit}]
+        rows = yield Request(self.context.edges, "aggregate", (pipeline,), {"hint": "dependents"}, alone=True)
+        ids = [row["_id"] for row in rows]
+        found = (yield self.context.find_jobs({"_id": {"$in": ids}}, size=len(ids))) if ids else ()
+        return [self.context.documents.to_job(row) for row in sorted(found, key=lambda row: row["_id"].bytes)]
 
-    def _ends(self, chains: Sequence[UUID]) -> Operation[list[Job]]:
-        rows = yield self.find_chains([*chains], {"state": 1, "chain_id": 1, "chain_index": 1}, alone=True)
-        last = [row["_id"] for row in last_of_each(rows) if row["state"] in FINISHED]
-        ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
-        rows = (yield self.find_jobs(ended, size=len(last))) if last else ()
-        return [to_job(row) for row in rows]
+    def chains(self, filter: Filter, limit: int, before: UUID | None = None) -> Operation[list[ChainRecord]]:
+        """Page by page, until enough chains match the filter."""
+        records: list[ChainRecord] = []
+        while limit > 0:
+            by_root = filter.state in (None, COMPLETED)
+            page = (
+                (yield from self._roots(filter, limit, before))
+                if by_root
+                else (yield from self._ends_in(filter.state or "", filter, limit, before))
+            )
+            found = yield from self._records(page)
+            wanted = [one for one in found if filter.state in (None, one.last.state) and _is_of(filter, one.root)]
+            records += wanted[: limit - len(records)]
+            if len(page) < limit or len(records) == limit:
+                return records
+            before = page[-1]
+        return records
 
-    def seize(self, ids: Sequence[UUID], token: UUID) -> Operation[list[Job]]:
-        filter = {"_id": {"$in": list(ids)}, "state": RUNNING}
-        change = {"$set": {"token": token}, "$unset": {"worker": ""}}
-        yield Request(self.jobs, "update_many", (filter, change))
-        rows = yield Request(self.jobs, "find", ({**filter, "token": token},))
-        return [to_job(row) for row in rows]
+    def _roots(self, filter: Filter, limit: int, before: UUID | None) -> Operation[list[UUID]]:
+        query: Document = {name: value for name in OF_ROOT if (value := getattr(filter, name)) is not None}
+        query["chain_index"] = None
+        if filter.state == COMPLETED:
+            query |= {"state": COMPLETED, "finished_at": {"$exists": True}}
+        if before is not None:
+            query["_id"] = {"$lt": before}
+        options = {"sort": [("_id", -1)], "limit": limit, "batch_size": limit + 1}
+        rows = yield Request(self.context.jobs, "find", (query, {"_id": 1}), options, alone=True)
+        return [row["_id"] for row in rows]
+
+    def _ends_in(self, state: str, filter: Filter, limit: int, before: UUID | None) -> Operation[list[UUID]]:
+        """Chains whose newest job is in this state: chains of one job, and longer ones."""
+        chains: list[UUID] = []
+        for name, of_root in (("_id", True), ("chain_id", False)):
+            query: Document = {"state": state, "chain_index": None if of_root else {"$gt": 0}}
+            if of_root:
+                query |= {field: value for field in OF_ROOT if (value := getattr(filter, field)) is not None}
+            if state in FINISHED and of_root:
+                query["finished_at"] = {"$exists": True}
+            if before is not None:
+                query[name] = {"$lt": before}
+            options = {"sort": [(name, -1)], "limit": limit, "batch_size": limit + 1}
+            rows = yield Request(self.context.jobs, "find", (query, {name: 1}), options, alone=True)
+            chains += [row[name] for row in rows]
+        return sorted(set(chains), key=lambda chain: chain.bytes, reverse=True)[:limit]
+
+    def _records(self, chains: Sequence[UUID]) -> Operation[list[ChainRecord]]:
+        if not chains:
+            return []
+        rows = yield self.context.find_chains([*chains], MEMBERS, alone=True)
+        last = {chain_of(row): row["_id"] for row in last_of_each(rows)}
+        ids = {*chains, *last.values()}
+        found = yield self.context.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
+        jobs = {row["_id"]: self.context.documents.to_job(row) for row in found}
+        return [
+            ChainRecord(jobs[chain], jobs[last[chain]]) for chain in chains if chain in jobs and last.get(chain) in jobs
+        ]
 
 
-def last_of_each(rows: Sequence[Document]) -> list[Document]:
-    """Of the jobs of some chains the last of each: the only one that may be live, or come to life again."""
-    last: dict[UUID, Document] = {}
-    for row in sorted(rows, key=lambda row: row.get("chain_index", 0)):
-        last[chain_of(row)] = row
-    return [*last.values()]
+OF_ROOT = ("type", "queue", "tenant")
+
+
+def _is_of(filter: Filter, root: Job) -> bool:
+    return all(getattr(filter, name) in (None, getattr(root, name)) for name in OF_ROOT)

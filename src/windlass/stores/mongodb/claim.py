@@ -1,8 +1,8 @@
-"""Taking jobs: read what is due, then write a fresh token on it, where it still is what was read.
+"""Claims: read due jobs, then write a new token on those that are still as they were read.
 
-Each document is updated atomically and by one claimer only, so the token is what makes a batch safe; no transaction
-is needed. Where all that was read could be taken, what was read and what was written are the jobs. Where others were
-quicker, what bears the token is read back, and more is looked for further on.
+Each document is updated atomically and by one claimer only. So the token makes a batch safe, and no transaction is
+needed. If all jobs that were read could be taken, the result is known without another read. If other claimers were
+quicker, the jobs with the token are read back, and the claim looks for more jobs further on.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from ...lifecycle import PENDING, RUNNING
 from ...operation import Operation, Request, Transient
 from ...policy import UNLIMITED, Policy, filled_in, is_partial
 from ..store import ClaimRequest, Position
-from .base import Base, Brief, Fresh
-from .documents import Document, round_up, to_job, to_key
-from .unlocked import by_halves
+from .context import Brief, Fresh, Part
+from .documents import Document, round_up, to_key
+from .skip_locked import by_halves
 
-ROUNDS = 8  # looks for one claim, where others take what it has found
-LOOK_AHEAD = 150  # jobs, at the least, in each look after the first: about a thousand in all
+ROUNDS = 8  # reads of one claim, where other claimers take the jobs that it has found
+LOOK_AHEAD = 150  # jobs, at least, in each read after the first: about a thousand in all
 ORDER = [("rank", 1), ("run_at", 1), ("_id", 1)]
 POLICY_FIELDS = ("max_attempts", "lease_seconds", "keep_seconds", "policy")
 
 
-class Claims(Base):
+class Claims(Part):
+    """Operations `claim` and `adopt`."""
+
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
-        now = yield from self.open_at(request.queue)
+        now = yield from self.context.open_at(request.queue)
         if now is None or request.limit < 1:
             return []
         taken: list[Document] = []
@@ -52,7 +54,7 @@ class Claims(Base):
             seen_all = len(found) < page and len(chosen) < room
             if count == room or full or seen_all:
                 break
-            # Others were quicker, or these are last attempts and not for a buffer: look further on.
+            # Other claimers were quicker, or these are last attempts, which must not wait in a buffer: look further on.
             last = chosen[-1] if len(chosen) == room else found[-1]
             after = Position(last["rank"], last["run_at"], last["_id"])
             bytes_left -= sum(map(size_of, chosen))
@@ -62,18 +64,21 @@ class Claims(Base):
             return []
         if not certain:
             return (yield from self.adopt(request.token))
-        return [to_job(document) for document in taken]
+        return [self.context.documents.to_job(document) for document in taken]
 
     def adopt(self, token: UUID) -> Operation[list[Job]]:
-        # What was written a moment ago, over a connection that broke, may not have reached a majority yet.
-        find = self.find_jobs({"state": RUNNING, "token": token}, size=1000)
+        # A write of a moment ago, over a connection that broke, may not have reached a majority yet.
+        find = self.context.find_jobs({"state": RUNNING, "token": token}, size=1000)
         rows = yield Fresh(find.collection, find.method, find.arguments, find.options, find.alone)
-        return [to_job(row) for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))]
+        return [
+            self.context.documents.to_job(row)
+            for row in sorted(rows, key=lambda row: (row["rank"], row["run_at"], row["_id"]))
+        ]
 
     def _find_due(self, request: ClaimRequest, now: datetime, limit: int, after: Position | None) -> Request:
-        """In the order of the ready index, from where the claimer left off: one batch, so no more than 16 MB."""
+        """In the order of the ready index, from the position of the claimer: one batch, so no more than 16 MB."""
         filter: Document = {"queue": request.queue, "state": PENDING, "run_at": {"$lte": now}}
-        filter["expires_at"] = {"$not": {"$lte": now}}  # or it has none
+        filter["expires_at"] = {"$not": {"$lte": now}}  # or the job has none
         if request.types is not None:
             filter["type"] = {"$in": list(request.types)}
         if request.order_key is not None:
@@ -87,18 +92,21 @@ class Claims(Base):
                 {"rank": after.rank, "run_at": {"$gt": after.run_at}},
                 {"rank": {"$gt": after.rank}},
             ]
-        return Request(self.jobs, "find", (filter,), {"sort": ORDER, "limit": -limit, "batch_size": limit}, alone=True)
+        return Request(
+            self.context.jobs, "find", (filter,), {"sort": ORDER, "limit": -limit, "batch_size": limit}, alone=True
+        )
 
     def _take_unlocked(self, request: ClaimRequest, chosen: Sequence[Document], now: datetime) -> Operation[int]:
-        """The driver does not send such a write twice. Whether it was made shows in what bears our token; what does not
-        may stand behind a document that another transaction has locked, and is taken without waiting for that."""
+        """The driver does not repeat such a write. The jobs that have the token show how far it came. The others may
+        stand behind a document that another transaction has locked; they are taken without waiting for it."""
         taken = {job.id for job in (yield from self.adopt(request.token))}
         left = [one for one in chosen if one["_id"] not in taken]
         counts, _ = yield from by_halves(left, lambda some: self._take(request, some, now))
         return len(chosen) - len(left) + sum(counts)
 
     def _take(self, request: ClaimRequest, chosen: Sequence[Document], now: datetime) -> Operation[int]:
-        """Write the token, here and there; how many were still as they were read."""
+        """Write the token, in the database and on these documents; the number of jobs that were still as they were
+        read."""
         groups: defaultdict[Kind, list[Document]] = defaultdict(list)
         for document in chosen:
             groups[kind_of(document, request)].append(document)
@@ -112,10 +120,10 @@ class Claims(Base):
                 "revision": kind.revision,  # None: has none
             }
             if kind.expires:
-                fence["$expr"] = {"$gt": ["$expires_at", self.now_expression]}
+                fence["$expr"] = {"$gt": ["$expires_at", self.context.now_expression]}
             writes.append(UpdateMany(fence, {"$set": changes, "$inc": {"attempt": 1}}, hint="_id_"))
             written += [(document, changes) for document in documents]
-        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        (result,) = yield Brief(self.context.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         for document, changes in written:
             document.update(changes)
             document["attempt"] += 1
@@ -123,7 +131,7 @@ class Claims(Base):
 
 
 class Kind(NamedTuple):
-    """What jobs have in common on which a claim writes the same: the type counts where that decides the policy."""
+    """The properties of jobs that get the same change by a claim. `type` is set where it decides the policy."""
 
     revision: int | None
     lease_seconds: float | None
@@ -153,8 +161,8 @@ def kind_of(document: Document, request: ClaimRequest) -> Kind:
 
 
 def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
-    """What is written on jobs of one kind. A job that was enqueued by name alone gets its policy now, from what the
-    claimer knows of its type: what it lacks, once and for all."""
+    """The change on jobs of one kind. A job that was enqueued by name alone gets the fields of its policy now, once,
+    from the claimer's policy for its type."""
     policy = policy_of(kind.type or "", request)
     seconds = request.lease_seconds or kind.lease_seconds or policy.lease_seconds
     changes: Document = {name: setting(name, policy) for name in kind.missing} | {
@@ -176,8 +184,8 @@ def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
 def choose(
     found: Sequence[Document], request: ClaimRequest, room: int, bytes_left: int, *, at_least_one: bool
 ) -> tuple[list[Document], bool]:
-    """Those that may be taken, in order, as many as there is room for and as far as their inputs fit (the first
-    always does); and whether it was the bytes that ended it."""
+    """The jobs that may be taken, in order, as many as there is room for and as far as their inputs fit (the first
+    always does); and whether the bytes were the limit."""
     chosen: list[Document] = []
     for one in found:
         if len(chosen) == room:

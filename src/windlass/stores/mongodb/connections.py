@@ -43,18 +43,18 @@ from ...operation import (
     persistent,
 )
 from ..store import Purpose
-from .base import Brief, Fresh, Hurried
 from .blocks import atransaction, check, is_transient, is_unwilling, transaction, was_undone
 from .borrowed import Home, check_session
-from .failures import COMMIT_UNKNOWN, RAISED, translate
+from .context import Brief, Fresh, Hurried
+from .errors import COMMIT_UNKNOWN, RAISED, translate
 from .target import Target
 
 T = TypeVar("T")
 
 COMMIT_TRIES = 3
-CLOSING_SECONDS = 2.0  # to tell the server that its sessions have ended
+CLOSING_SECONDS = 2.0  # for the message to the server that the sessions have ended
 UNBOUNDED = ("create_indexes",)
-PATIENCE = 5  # rounds of tries, about two seconds each, for a document that another transaction holds
+PATIENCE = 5  # rounds of tries, about two seconds each, for a document that another transaction has locked
 
 MAJORITY, PRIMARY = WriteConcern("majority"), WriteConcern(1)
 TRANSACTION = {
@@ -75,7 +75,7 @@ HANDLE: dict[str, Any] = {
 
 
 class SyncConnection:
-    """Carries out steps for one operation, on a session of ours or of the caller."""
+    """Executes the steps of one operation, on a session of Windlass or of the caller."""
 
     def __init__(self, target: Target, client: MongoClient[Any], session: ClientSession | None = None) -> None:
         self._target, self._client, self._session = target, client, session
@@ -202,8 +202,8 @@ class AsyncConnection:
 
 
 def bounded(seconds: float | None, step: Step, *, lent: bool) -> AbstractContextManager[Any]:
-    """A bound for the client and for the server: a connection can be half open, and then nothing ever comes. `seconds`
-    is None where the URL sets a bound of its own, or the session is `lent`."""
+    """A time-out for the client and for the server: a half-open connection never answers. `seconds` is None where the
+    URL has a time-out, or the session is `lent`."""
     if isinstance(step, Brief) and not lent:
         return pymongo.timeout(step.seconds if seconds is None else min(seconds, step.seconds))
     if seconds is None or isinstance(step, Sleep) or (isinstance(step, Request) and step.method in UNBOUNDED):
@@ -219,8 +219,8 @@ def concerns_of(request: Request) -> dict[str, Any]:
 
 
 def raise_translated(error: Exception, place: str, session: Any, joined: bool) -> None:
-    """In the caller's transaction he has to try again himself: pymongo's `with_transaction` does, where it sees its
-    own error. Everywhere else the error is put into our words."""
+    """In a transaction of the caller, the caller has to try again: pymongo's `with_transaction` does, if it sees the
+    error of pymongo. Everywhere else the error is translated."""
     translated = translate(error, place, in_transaction=session is not None and session.in_transaction)
     if joined and isinstance(translated, Transient):
         raise error
@@ -259,15 +259,15 @@ class MongoConnections:
     def database_of(self, client: MongoClient[Any]) -> Database[Any]:
         return client.get_database(self.target.database, **HANDLE)
 
-    # The worker has clients of its own: what handlers do with theirs, as many at one time as its pool has, takes
-    # nothing from it.
+    # The worker has separate clients, so that calls of handlers, which may use their whole pool, take no connection
+    # from it.
 
     def client(self, purpose: Purpose = Purpose.CALLS) -> MongoClient[Any]:
         self._after_fork()
         which = purpose is Purpose.WORKER
         client = self._clients.get(which)
         if client is None:
-            with self._opening:  # many may come at once, for the first time
+            with self._opening:  # many threads may need the first client at once
                 client = self._clients.get(which)
                 if client is None:
                     client = self._clients[which] = self._open()
@@ -312,7 +312,7 @@ class MongoConnections:
         return client
 
     def _after_fork(self) -> None:
-        """A child neither uses nor closes what is its parent's."""
+        """A child neither uses nor closes the clients of its parent."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._inherited = self._clients, dict(self._async_clients)

@@ -1,7 +1,7 @@
-"""The schema: indexes, and a record of which were made.
+"""The schema: indexes, and a collection that records the applied migrations.
 
-To make an index that exists is to do nothing, so any number of processes may migrate at once: the server builds each
-index once and the others wait for it. Whoever writes the record says that he did it.
+To create an index that exists changes nothing, so many processes may migrate at once: the server builds each index
+once, and the others wait for it. The process that writes the record reports the migration.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pymongo import IndexModel
 from ...errors import SchemaMismatch
 from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
-from .base import Base
+from .context import Part
 from .documents import HEAD, IN_LINE
-from .failures import Duplicate, NoSuchIndex
+from .errors import Duplicate, NoSuchIndex
 
 HINTS_KEPT = 300  # seconds
 
@@ -33,7 +33,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """A change of documents that finds nothing to do when it is made again."""
+    """A change of documents that changes nothing when it runs again."""
 
     collection: str
     method: str
@@ -45,8 +45,8 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """`min_compatible`: the oldest code, by the newest migration that it knows, that can go on beside this one.
-    Documents are rewritten, then indexes made, then those dropped whose place they take."""
+    """`min_compatible`: the oldest code, by the newest migration that it knows, that can work beside this one.
+    First documents are rewritten, then indexes created, then the indexes dropped that they replace."""
 
     version: int
     name: str
@@ -57,7 +57,7 @@ class Migration:
 
 
 def _named(value: Any, prefix: str) -> Any:
-    """With the names of collections, `{keys}`, filled in."""
+    """The value with the names of collections, `{keys}`, filled in."""
     if isinstance(value, dict):
         return {key: _named(inner, prefix) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -85,8 +85,8 @@ MIGRATIONS = (
                 up("state", "queue", "rank", "run_at", "_id", "type"),
                 {"partialFilterExpression": {"state": PENDING}},
             ),
-            # What runs, by who claimed it. What is finished, newest first; no other job has the field. So a claim takes
-            # one key out and puts one in; so does a settlement. What waits is found by the ready index or by its id.
+            # Running jobs by their claim. Finished jobs, newest first; no other job has the field. So a claim removes
+            # one key and adds one; so does a settlement. Waiting jobs are found by the ready index or by their id.
             Index("jobs", "running", up("state", "token"), {"partialFilterExpression": {"state": RUNNING}}),
             Index(
                 "jobs",
@@ -94,13 +94,13 @@ MIGRATIONS = (
                 up("state", "_id"),
                 {"partialFilterExpression": {"finished_at": {"$exists": True}}},
             ),
-            # What ended badly, the last of it first: the few that did pay for it.
+            # Failed and cancelled jobs, the last end first: only these few jobs pay for it.
             *(
                 Index("jobs", state, up("state", "finished_at", "_id"), {"partialFilterExpression": {"state": state}})
                 for state in (FAILED, CANCELLED)
             ),
             Index("jobs", "blocked", up("state", "queue", "type"), {"partialFilterExpression": {"state": BLOCKED}}),
-            # Who is at the head of a lane, one at the most; who is in its line, in order; who is on the way in.
+            # The head of an order key, one at the most; the jobs in its line, in order; arriving jobs.
             Index(
                 "jobs",
                 "heads",
@@ -119,8 +119,8 @@ MIGRATIONS = (
                 up("arriving", "due_at", "arrival"),
                 {"partialFilterExpression": {"arriving": {"$exists": True}}},
             ),
-            # What has to be started in time, until it is. Two, since a filter of an index knows no "or" before 6.0, and
-            # two of the same keys are not allowed before 5.0.
+            # Jobs that have to be started in time, until they are. Two indexes, since a filter of an index knows no
+            # "or" before 6.0, and two indexes of the same keys are not allowed before 5.0.
             Index(
                 "jobs",
                 "expiring",
@@ -148,7 +148,7 @@ MIGRATIONS = (
                 {"unique": True, "partialFilterExpression": {"unique_held": True}},
             ),
             Index("jobs", "purge", up("purge_at"), {"expireAfterSeconds": 0, "sparse": True}),
-            # What each blocked job waits for, in the order given.
+            # The chains that each blocked job waits for, in the order given.
             Index("edges", "by_job", up("job", "position"), {"unique": True}),
             Index("edges", "by_chain", up("chain_id"), {"partialFilterExpression": {"done": False}}),
             Index("keys", "ends", up("ends_at"), {"expireAfterSeconds": 0, "sparse": True}),
@@ -160,13 +160,13 @@ MIGRATIONS = (
             Index("hints", "sent", up("sent_at"), {"expireAfterSeconds": HINTS_KEPT}),
         ),
     ),
-    # A unique key is one of its job's type; the records of keys that outlive their jobs say which that was.
+    # A unique key counts for its job's type; the records of keys that outlive their jobs have that type.
     Migration(
         2,
         "0002 keys by type, dependents",
         2,
         (
-            # Who waits for a chain, and who has waited for it.
+            # The jobs that wait, or have waited, for a chain.
             Index("edges", "dependents", up("chain_id", "job")),
             Index(
                 "jobs",
@@ -203,26 +203,28 @@ MIGRATIONS = (
     ),
 )
 LATEST = MIGRATIONS[-1].version
-DROPPED = {drop for migration in MIGRATIONS for drop in migration.drops}  # what nobody need make any more
+DROPPED = {drop for migration in MIGRATIONS for drop in migration.drops}  # indexes that need not be created any more
 
 
-class Migrations(Base):
+class Migrations(Part):
+    """Operations `migrate`, `check_schema`, `script`."""
+
     def migrate(self) -> Operation[list[str]]:
         if (yield from self.check_schema()):
             return []
-        rows = yield Request(self.migrations, "find", ({}, {"_id": 1}), alone=True)
+        rows = yield Request(self.context.migrations, "find", ({}, {"_id": 1}), alone=True)
         there = {row["_id"] for row in rows}
         missing = [migration for migration in MIGRATIONS if migration.version not in there]
         done = False
         for migration in missing:
             yield from self._apply(migration)
             done = yield from self._record(migration)
-        # Of many who start at once, each of whom does it all, the one that writes the last record tells of it.
+        # Many processes may do all of it at once; the one that writes the last record reports it.
         return [migration.name for migration in missing] if done else []
 
     def _apply(self, migration: Migration) -> Operation[None]:
         for rewriting in migration.rewritings:
-            yield rewriting.at(self.prefix)
+            yield rewriting.at(self.context.prefix)
         wanted = [index for index in migration.indexes if (index.collection, index.name) not in DROPPED]
         for collection in sorted({index.collection for index in wanted}):
             models = [
@@ -230,10 +232,10 @@ class Migrations(Base):
                 for index in wanted
                 if index.collection == collection
             ]
-            yield Request(self.prefix + collection, "create_indexes", (models,), alone=True)
+            yield Request(self.context.prefix + collection, "create_indexes", (models,), alone=True)
         for collection, name in migration.drops:
             with suppress(NoSuchIndex):
-                yield Request(self.prefix + collection, "drop_index", (name,), alone=True)
+                yield Request(self.context.prefix + collection, "drop_index", (name,), alone=True)
 
     def _record(self, migration: Migration) -> Operation[bool]:
         now = {"$cond": [{"$eq": [{"$type": "$applied_at"}, "missing"]}, "$$NOW", "$applied_at"]}
@@ -241,14 +243,14 @@ class Migrations(Base):
         change, options = [{"$set": fields}], {"upsert": True}
         try:
             (result,) = yield Request(
-                self.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
+                self.context.migrations, "update_one", ({"_id": migration.version}, change), options, alone=True
             )
         except Duplicate:
             return False
         return result.upserted_id is not None
 
     def check_schema(self) -> Operation[bool]:
-        rows = yield Request(self.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
+        rows = yield Request(self.context.migrations, "find", ({},), {"sort": [("_id", -1)], "limit": 1}, alone=True)
         if not rows:
             return False
         newest = rows[0]
@@ -265,7 +267,7 @@ class Migrations(Base):
         for migration in MIGRATIONS:
             lines.append(f"// {migration.name}")
             for rewriting in migration.rewritings:
-                request = rewriting.at(self.prefix)
+                request = rewriting.at(self.context.prefix)
                 head, *rest = request.method.split("_")
                 method = head + "".join(part.title() for part in rest)
                 arguments = ", ".join(map(json.dumps, request.arguments))
@@ -273,16 +275,16 @@ class Migrations(Base):
             for index in migration.indexes:
                 options = json.dumps({"name": index.name, **index.options})
                 lines.append(
-                    f'db.getCollection("{self.prefix}{index.collection}")'
+                    f'db.getCollection("{self.context.prefix}{index.collection}")'
                     f".createIndex({json.dumps(dict(index.keys))}, {options});"
                 )
             lines += [
-                f'db.getCollection("{self.prefix}{collection}").dropIndex("{name}");'
+                f'db.getCollection("{self.context.prefix}{collection}").dropIndex("{name}");'
                 for collection, name in migration.drops
             ]
             record = json.dumps({"name": migration.name, "min_compatible": migration.min_compatible})
             lines.append(
-                f'db.getCollection("{self.migrations}").updateOne({{_id: {migration.version}}}, '
+                f'db.getCollection("{self.context.migrations}").updateOne({{_id: {migration.version}}}, '
                 f"{{$setOnInsert: {record}, $currentDate: {{applied_at: true}}}}, {{upsert: true}});"
             )
         return "\n".join(lines) + "\n"

@@ -1,10 +1,10 @@
-"""Ending attempts: the jobs are read, judged and written; each write has the fence in it.
+"""Settling attempts: the jobs are read, judged and written; each write is fenced.
 
-Each settlement is atomic by itself, for it is one write to one document. So a batch needs no transaction, which would
-cost four times as much; where it is cut short, those that were written are found to be so when it is sent again. What
-has changed between our reading and our writing is judged again. Only what bears no token, and could not be told from
-what others did, is settled in a transaction, as are jobs that are cancelled or have expired, and those on which others
-hang.
+Each settlement is atomic, since it is one write to one document. So a batch needs no transaction, which would cost four
+times as much. If a batch is cut short, the settlements that were written are recognised when it is sent again. A job
+that has changed between the read and the write is judged again. Three kinds of settlement need a transaction: those
+without a token, since they cannot be told from the writes of others; cancelled and expired jobs; and jobs with
+dependents.
 """
 
 from __future__ import annotations
@@ -23,20 +23,26 @@ from ...operation import Operation, Request, Transient
 from ...outcome import Settlement, was_accepted
 from ...policy import kept_seconds
 from ..store import HandedOver, Refusal, may_be_handed_over
-from .base import Brief
-from .documents import Document, round_up, to_job, to_key
-from .endings import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
-from .entangled import Entangled, Judged, hangs_on
+from .context import Brief, Context, Part
+from .dependents import Dependents, Judged, has_dependents
+from .documents import Document, round_up, to_key
+from .settlement_writes import Ending, Member, ending_of, final_state, foresee, judge, purge_moment, writes_of
 from .tallies import Slot, Tallies, slot_of
 
 AT_ONCE = 10_000  # settlements; their ids must fit into one document
-ROUNDS = 8  # for jobs that change whenever we look
+ROUNDS = 8  # for jobs that change after each read
 SETTLED_BY = dict.fromkeys(("queue", "type", "keep_seconds", "cancel_requested", "linked", "lane", "blockers_left"), 1)
 
 Groups = dict[Ending, list[Member]]
 
 
-class Settlements(Entangled, Tallies):
+class Settlements(Part):
+    """Operations `settle` and `hand_over`."""
+
+    def __init__(self, context: Context, dependents: Dependents, tallies: Tallies) -> None:
+        super().__init__(context)
+        self.dependents, self.tallies = dependents, tallies
+
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
         refusals: list[Refusal] = []
         for start in range(0, len(settlements), AT_ONCE):
@@ -48,7 +54,7 @@ class Settlements(Entangled, Tallies):
     def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[HandedOver]:
         job = settlement.continues
         wanted = job is not None and may_be_handed_over(job)
-        now = (yield from self.open_at(job.queue)) if job is not None and wanted else None
+        now = (yield from self.context.open_at(job.queue)) if job is not None and wanted else None
         refusals = yield from self._settle_together([settlement])
         if refusals or job is None or now is None:
             return HandedOver(refusals)
@@ -57,28 +63,28 @@ class Settlements(Entangled, Tallies):
         fresh = {"_id": job.id, "state": PENDING, "attempt": 0}
         options = {"return_document": ReturnDocument.AFTER}
         update = {"$set": changes, "$inc": {"attempt": 1}}
-        found = yield Request(self.jobs, "find_one_and_update", (fresh, update), options)
-        return HandedOver([], to_job(found[0]) if found[0] is not None else None)
+        found = yield Request(self.context.jobs, "find_one_and_update", (fresh, update), options)
+        return HandedOver([], self.context.documents.to_job(found[0]) if found[0] is not None else None)
 
     # In a transaction
 
     def _settle_together(self, settlements: Sequence[Settlement]) -> Operation[list[Refusal]]:
-        documents, now = yield from self.read_brief(settlement.id for settlement in settlements)
+        documents, now = yield from self.context.read_brief(settlement.id for settlement in settlements)
         accepted, refusals = judge_all(settlements, documents)
         yield from self.write_endings(accepted, now)
         return refusals
 
     def write_endings(self, accepted: Iterable[Judged], now: datetime) -> Operation[None]:
-        """Write what was judged to be right, and count it."""
+        """Write the accepted settlements, and count them."""
         judged = [*accepted]
-        while judged:  # what ends may cancel others, which end the same way
+        while judged:  # the end of a job may cancel others, which end the same way
             groups, slots = grouped(judged, now)
             writes = writes_of(groups, now)
-            (result,) = yield Request(self.jobs, "bulk_write", (writes,), {"ordered": False})
+            (result,) = yield Request(self.context.jobs, "bulk_write", (writes,), {"ordered": False})
             if result.matched_count + result.deleted_count != sum(map(len, groups.values())):
                 raise Transient("a job changed while it was being settled")
-            yield from self.add_tallies({slot: len(ids) for slot, ids in slots.items()})
-            judged = yield from self.end_entangled([one for one in judged if hangs_on(*one)], now)
+            yield from self.tallies.add({slot: len(ids) for slot, ids in slots.items()})
+            judged = yield from self.dependents.after_end([one for one in judged if has_dependents(*one)], now)
 
     # Without one
 
@@ -97,44 +103,45 @@ class Settlements(Entangled, Tallies):
         raise Transient("a job changed whenever it was being settled")
 
     def _judge(self, settlements: Sequence[Settlement]) -> Operation[tuple[list[Judged], list[Refusal], datetime]]:
-        """Nearly always all of them run and bear their token: then little is asked of them. Else all is."""
+        """Usually all jobs run with the token of their settlement: then a few fields are enough. Otherwise more are
+        read."""
         ids = [settlement.id for settlement in settlements]
         tokens = {settlement.token for settlement in settlements}
         filter = {"_id": {"$in": [to_key(id) for id in ids]}, "token": {"$in": [*tokens]}, "state": RUNNING}
-        now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # once is enough
+        now = {"$cond": [{"$eq": ["$_id", ids[0]]}, "$$NOW", "$$REMOVE"]}  # in one document is enough
         projection = {**SETTLED_BY, "now": now} | ({"token": 1} if len(tokens) > 1 else {})
         options = {"batch_size": len(ids) + 1, "hint": "_id_"}
-        rows = yield Request(self.jobs, "find", (filter, projection), options, alone=True)
+        rows = yield Request(self.context.jobs, "find", (filter, projection), options, alone=True)
         documents = {row["_id"]: row for row in rows}
         if len(rows) == len(ids) and (
             len(tokens) == 1 or all(documents[one.id]["token"] == one.token for one in settlements)
         ):
             accepted = [(settlement, documents[settlement.id]) for settlement in settlements]
-            return accepted, [], self.by_our_clock(documents[ids[0]]["now"])
-        documents, moment = yield from self.read_brief(ids, alone=True)
+            return accepted, [], self.context.by_our_clock(documents[ids[0]]["now"])
+        documents, moment = yield from self.context.read_brief(ids, alone=True)
         return *judge_all(settlements, documents), moment
 
     def _write_each(self, accepted: Sequence[Judged], now: datetime) -> Operation[list[Settlement]]:
-        """Those that could not be written, since their job has changed."""
+        """The settlements that could not be written, since their job has changed."""
         groups, slots = grouped(accepted, now)
         mark = ObjectId()
-        announced = yield from self.announce(slots, mark, now)
+        announced = yield from self.tallies.announce(slots, mark, now)
         writes = writes_of(groups, now, mark=mark)
-        (result,) = yield Brief(self.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
+        (result,) = yield Brief(self.context.jobs, "bulk_write", (writes,), {"ordered": False}, alone=True)
         if result.matched_count + result.deleted_count == len(accepted):
-            yield from self.confirm(announced)
+            yield from self.tallies.confirm(announced)
             return []
-        documents, _ = yield from self.read_brief((settlement.id for settlement, _ in accepted), alone=True)
-        # Whoever sends the same at the same millisecond leaves what looks like ours.
+        documents, _ = yield from self.context.read_brief((settlement.id for settlement, _ in accepted), alone=True)
+        # The mark tells our writes from those of a client that sends the same in the same millisecond.
         written = documents.items() if result.matched_count else ()
         ours = {id for id, document in written if document.get("counted_by") == mark}
         each = [[id for key in ids if (id := key.as_uuid()) in ours] for ids in slots.values()]
-        yield from self.correct(dict(zip(announced, each, strict=True)), alone=True)
+        yield from self.tallies.correct(dict(zip(announced, each, strict=True)), alone=True)
         return missed(accepted, documents, result.deleted_count)
 
 
 def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]) -> tuple[list[Judged], list[Refusal]]:
-    """One after the other, each as the one before leaves the job."""
+    """One after the other: each settlement sees the job as the one before leaves it."""
     accepted: list[Judged] = []
     refusals: list[Refusal] = []
     for settlement in settlements:
@@ -149,11 +156,11 @@ def judge_all(settlements: Sequence[Settlement], documents: dict[UUID, Document]
 
 
 def parted(accepted: list[Judged]) -> tuple[list[Judged], list[Settlement]]:
-    """Those that can be written each by itself, and those that need a transaction. What is to leave no trace goes with
-    the latter: where the transaction has to be repeated, it could not be found again."""
-    if not any(hangs_on(*one) for one in accepted):
+    """The settlements that can be written one by one, and those that need a transaction. Jobs with keep=0 go with the
+    latter: a deleted job could not be recognised if the transaction has to be repeated."""
+    if not any(has_dependents(*one) for one in accepted):
         return accepted, []
-    together = [one for one, document in accepted if hangs_on(one, document) or leaves_no_trace(one, document)]
+    together = [one for one, document in accepted if has_dependents(one, document) or leaves_no_trace(one, document)]
     rest = {id(one) for one in together}
     return [one for one in accepted if id(one[0]) not in rest], together
 
@@ -163,7 +170,7 @@ def leaves_no_trace(settlement: Settlement, document: Document) -> bool:
 
 
 def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slot, list[Binary]]]:
-    """By what is written on them; and, of those that leave a trace, by where they are counted."""
+    """The settlements by the change that they make; and the jobs that are kept by the tally that counts them."""
     groups: defaultdict[Ending, list[Member]] = defaultdict(list)
     kinds: defaultdict[tuple[str, str, State, int], list[Binary]] = defaultdict(list)
     for settlement, document in accepted:
@@ -179,8 +186,8 @@ def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slo
 
 
 def missed(accepted: Sequence[Judged], documents: dict[UUID, Document], deleted: int) -> list[Settlement]:
-    """Which of those that we wanted to write do not show that we did. One that is to leave no trace and is gone was
-    deleted by us, unless more are gone than we deleted."""
+    """The settlements whose job does not show that they were written. A job with keep=0 that is gone was deleted by
+    this batch, unless more jobs are gone than it has deleted."""
     left: list[Settlement] = []
     gone: list[Settlement] = []
     for settlement, _ in accepted:

@@ -1,16 +1,15 @@
-"""How many finished jobs there are, without counting them.
+"""Tallies: the number of finished jobs, without counting them.
 
-Tally documents say what was added to (queue, type, state); upkeep folds them into one document each. Jobs expire, by
-a TTL index: therefore tallies expire too, with what they count. So that they can be folded, their moments are rounded
-up to about half a percent of the time for which their jobs are kept.
+A tally document has the number of jobs that were added to (queue, type, state); maintenance folds them into one
+document each. A TTL index deletes finished jobs, so it deletes their tallies at the same time. So that tallies can be
+folded, their times are rounded up to about half a percent of the time for which the jobs are kept.
 
-What is written in a transaction is counted in it. Plain settlements have none, so that they count in two steps:
-before them a tally is announced, with the ids that it is about; after them it is confirmed. Each job bears the mark
-of the batch that finished it. Where the process or its connection dies in between, upkeep finds what was announced
-long ago, and counts which of its jobs bear the mark. Whoever takes a finished job away before that (it is deleted, or
-brought back) notes it on the announcement: it bore the mark.
-Neither step waits for a majority: the settlement between them does, and the server keeps the order. If a fail-over
-undoes the confirmation, the announcement is left, and that is looked after.
+Writes in a transaction are counted in it. Plain settlements have no transaction, so they are counted in two steps:
+before the settlement a tally is announced, with the ids of its jobs; after it the tally is confirmed. Each job has the
+mark of the batch that finished it. If the process or its connection dies in between, maintenance finds the old
+announcement and counts the jobs that have the mark. An operation that removes a finished job before that (delete,
+retry) notes it on the announcement. Neither step waits for a majority: the settlement between them does, and the server
+keeps the order. If a fail-over undoes the confirmation, the announcement remains, and maintenance counts it.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from pymongo import UpdateOne
 from ...clock import EPOCH
 from ...lifecycle import State
 from ...operation import Operation, Request
-from .base import Base, Hurried
+from .context import Hurried, Part
 from .documents import Document, to_key
 
 FINEST, COARSEST = 1, 3600  # seconds
 FOLDED_AT_ONCE = 10_000
-FORGOTTEN = timedelta(minutes=5)  # an announcement that nobody will confirm any more
+FORGOTTEN = timedelta(minutes=5)  # after this time an announcement will not be confirmed any more
 RECOUNTED_AT_ONCE = 100
 ANNOUNCED = ("ids", "mark", "since", "taken_away")
 
 
 class Slot(NamedTuple):
-    """What is counted together. `purge_at` None: kept for ever."""
+    """Jobs that are counted together. `purge_at` None: kept for ever."""
 
     queue: str
     type: str
@@ -48,7 +47,7 @@ class Slot(NamedTuple):
 
 
 def slot_of(queue: str, type: str, state: State, purge_at: datetime | None, keep_seconds: int) -> Slot:
-    """`keep_seconds`: as the job's document has it."""
+    """`keep_seconds`: that of the job's document."""
     if purge_at is None:
         return Slot(queue, type, state, None)
     width = min(max(keep_seconds // 200, FINEST), COARSEST)
@@ -57,23 +56,23 @@ def slot_of(queue: str, type: str, state: State, purge_at: datetime | None, keep
 
 
 def slot_of_finished(document: Document) -> Slot:
-    """Where a finished job was counted."""
+    """The slot in which a finished job was counted."""
     purge_at, keep_seconds = document.get("purge_at"), document.get("keep_seconds", 0)
     return slot_of(document["queue"], document["type"], document["state"], purge_at, keep_seconds)
 
 
-class Tallies(Base):
-    def add_tallies(self, counts: Mapping[Slot, int]) -> Operation[None]:
-        """Insert only: no two transactions ever wait for each other here."""
+class Tallies(Part):
+    def add(self, counts: Mapping[Slot, int]) -> Operation[None]:
+        """Insert only, so that no two transactions wait for each other here."""
         documents = [{**_fields(slot), "count": count, "raw": True} for slot, count in counts.items() if count]
         if documents:
-            yield Request(self.tallies, "insert_many", (documents,), {"ordered": False})
+            yield Request(self.context.tallies, "insert_many", (documents,), {"ordered": False})
 
     def uncount(self, gone: Sequence[Document]) -> Operation[None]:
-        """Of finished jobs, as they were, that this transaction deletes or brings back."""
+        """Subtract finished jobs that this transaction deletes or retries; `gone`: the jobs as they were."""
         counts = Counter[Slot]()
         counts.subtract(map(slot_of_finished, gone))
-        yield from self.add_tallies(counts)
+        yield from self.add(counts)
         taken_away: defaultdict[ObjectId, list[UUID]] = defaultdict(list)
         for document in gone:
             if "counted_by" in document:
@@ -81,22 +80,22 @@ class Tallies(Base):
         if not taken_away:
             return
         announced = {"since": {"$exists": True}, "mark": {"$in": [*taken_away]}}
-        for one in (yield Request(self.tallies, "find", (announced, {"mark": 1}))):
+        for one in (yield Request(self.context.tallies, "find", (announced, {"mark": 1}))):
             change = {"$push": {"taken_away": {"$each": taken_away[one["mark"]]}}}
-            yield Request(self.tallies, "update_one", ({"_id": one["_id"], **announced}, change))
+            yield Request(self.context.tallies, "update_one", ({"_id": one["_id"], **announced}, change))
 
     # Outside transactions
 
     def announce(
         self, members: Mapping[Slot, Sequence[Binary]], mark: ObjectId, now: datetime
     ) -> Operation[list[ObjectId]]:
-        """What is going to be finished, and bear this mark; one answer for each slot, to confirm it with."""
+        """Announce the jobs that will be finished with this mark; one id for each slot, to confirm it with."""
         documents = [
             {"_id": ObjectId(), **_fields(slot), "announced": len(ids), "ids": ids, "mark": mark, "since": now}
             for slot, ids in members.items()
         ]
         if documents:
-            yield Hurried(self.tallies, "insert_many", (documents,), {"ordered": False}, alone=True)
+            yield Hurried(self.context.tallies, "insert_many", (documents,), {"ordered": False}, alone=True)
         return [document["_id"] for document in documents]
 
     def confirm(self, announced: Sequence[ObjectId]) -> Operation[None]:
@@ -104,11 +103,11 @@ class Tallies(Base):
         if announced:
             change = {"$rename": {"announced": "count"}, "$set": {"raw": True}, "$unset": dict.fromkeys(ANNOUNCED, "")}
             filter = {"_id": {"$in": announced}, "since": {"$exists": True}}
-            # A majority has it when the settlement returns: whoever counts then, with majority reads, sees it.
-            yield Request(self.tallies, "update_many", (filter, change), alone=True)
+            # A majority has it when the settlement returns, so a majority read after that sees it.
+            yield Request(self.context.tallies, "update_many", (filter, change), alone=True)
 
     def correct(self, written: Mapping[ObjectId, Sequence[UUID]], *, alone: bool) -> Operation[None]:
-        """It was done in part: these jobs of each announcement bear its mark, and those that were taken away did."""
+        """A batch was written in part: of each announcement, these jobs have the mark, and removed jobs had it."""
         changes = [
             UpdateOne(
                 {"_id": id, "since": {"$exists": True}},
@@ -120,24 +119,26 @@ class Tallies(Base):
             for id, jobs in written.items()
         ]
         if changes:
-            yield Request(self.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
+            yield Request(self.context.tallies, "bulk_write", (changes,), {"ordered": False}, alone)
 
-    # Upkeep
+    # Maintenance
 
     def recount_forgotten(self, now: datetime) -> Operation[None]:
-        """Look at the jobs of what was announced and neither confirmed nor corrected."""
+        """Count the jobs of announcements that were neither confirmed nor corrected."""
         filter = {"since": {"$lt": now - FORGOTTEN}}
-        forgotten = yield Request(self.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
+        forgotten = yield Request(self.context.tallies, "find", (filter,), {"limit": RECOUNTED_AT_ONCE})
         written: dict[ObjectId, list[UUID]] = {}
         for one in forgotten:
             marked = {"_id": {"$in": one["ids"]}, "counted_by": one["mark"]}
             options = {"hint": "_id_", "batch_size": len(one["ids"]) + 1}
-            rows = yield Request(self.jobs, "find", (marked, {"_id": 1}), options)
+            rows = yield Request(self.context.jobs, "find", (marked, {"_id": 1}), options)
             written[one["_id"]] = [row["_id"] for row in rows]
         yield from self.correct(written, alone=False)
 
-    def fold_tallies(self) -> Operation[None]:
-        raw = yield Request(self.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001})
+    def fold(self) -> Operation[None]:
+        raw = yield Request(
+            self.context.tallies, "find", ({"raw": True},), {"limit": FOLDED_AT_ONCE, "batch_size": 10_001}
+        )
         if not raw:
             return
         sums: Counter[Slot] = Counter()
@@ -147,8 +148,8 @@ class Tallies(Base):
             UpdateOne({"_id": _fields(slot)}, {"$inc": {"count": count}, "$setOnInsert": _fields(slot)}, upsert=True)
             for slot, count in sums.items()
         ]
-        yield Request(self.tallies, "bulk_write", (folds,), {"ordered": False})
-        yield Request(self.tallies, "delete_many", ({"_id": {"$in": [one["_id"] for one in raw]}},))
+        yield Request(self.context.tallies, "bulk_write", (folds,), {"ordered": False})
+        yield Request(self.context.tallies, "delete_many", ({"_id": {"$in": [one["_id"] for one in raw]}},))
 
 
 def _fields(slot: Slot) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def _fields(slot: Slot) -> dict[str, Any]:
 
 
 def _size_with_taken_away(jobs: Sequence[UUID]) -> dict[str, Any]:
-    """As an expression. A job may be among both, if it was taken away after we looked; and of what was taken away from
-    the batch, some may be counted elsewhere."""
+    """As an expression. A job may be in both lists, if it was removed after our read; and some of the removed jobs of
+    the batch may be counted in another tally."""
     taken_away = {"$setIntersection": ["$ids", {"$ifNull": ["$taken_away", []]}]}
     return {"$size": {"$setUnion": [{"$literal": [to_key(id) for id in jobs]}, taken_away]}}

@@ -1,4 +1,4 @@
-"""Where a MongoDB URL leads."""
+"""The server and database of a MongoDB URL."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from ...errors import InvalidInput, StoreUnavailable
-from .failures import STANDALONE
+from .errors import STANDALONE
 
 SELECTION_MILLISECONDS = 5000
-ANSWER_SECONDS = 30.0  # that an answer may take, of the client and of the server, where the URL does not say
+ANSWER_SECONDS = 30.0  # for an answer, on the client and on the server, where the URL does not say
 
 
 class Target:
-    """Where to connect, by URL. Knows how to name it without its password."""
+    """The target of a URL. `place` names it without the password."""
 
     def __init__(self, url: str, default_database: str = "windlass") -> None:
         try:
-            # Read as a plain URL, for its parts alone: the other kind would ask a name server now.
+            # Parsed as a plain URL, since the other kind would ask a name server now.
             parsed = parse_uri(url.replace("mongodb+srv://", "mongodb://", 1))
         except (PyMongoError, ValueError) as error:
             raise InvalidInput(f"this MongoDB URL cannot be read: {error}") from None

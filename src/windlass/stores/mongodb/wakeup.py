@@ -1,4 +1,4 @@
-"""Hints by a change stream: on the collection of hints alone, so that no job's change is ever looked at."""
+"""Hints by a change stream on the collection of hints alone, so that it reads no changes of jobs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..wakeup import Hint
 if TYPE_CHECKING:
     from .connections import MongoConnections
 
-LOOK_UP_MILLISECONDS = 1000  # how long the server holds an idle stream before we look whether to stop
+LOOK_UP_MILLISECONDS = 1000  # for which the server holds an idle stream; then the thread checks whether to stop
 
 INSERTS: list[dict[str, Any]] = [{"$match": {"operationType": "insert"}}, {"$project": {"fullDocument.text": 1}}]
 
 
 def to_documents(hints: list[Hint]) -> list[dict[str, Any]]:
-    """By the sender's clock, which decides nothing but when the server forgets them."""
+    """The time is that of the sender's clock; it only decides when the server deletes them."""
     now = datetime.now(UTC)
     return [{"text": hint.encode(), "sent_at": now} for hint in hints]
 
@@ -63,5 +63,5 @@ class MongoWakeup(Hub):
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._inherited, self._client = self._client, None  # the parent's: neither used nor closed here
+            self._inherited, self._client = self._client, None  # the client of the parent: neither used nor closed here
         super()._after_fork()

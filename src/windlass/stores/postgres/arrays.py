@@ -1,6 +1,6 @@
-"""Arrays for settlements, encoded here: psycopg's own way looks at each element twice before it sends it.
+"""Arrays for settlements, encoded here, since psycopg inspects each element twice before it sends it.
 
-Anywhere but on our own connections they are plain lists.
+On connections of the caller they are plain lists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A question that is answered in time, or not at all: psycopg waits for an answer for ever.
+"""Queries with a time-out: psycopg itself waits for an answer for ever.
 
-A connection can be half open: the other end is gone, but something between (a proxy, a load balancer) still takes what
-is sent, so that TCP notices nothing. Only an answer that does not come shows it.
+A connection can be half open: the other end is gone, but a proxy or a load balancer between still accepts data, so that
+TCP notices nothing. Only a missing answer shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 def within(steps: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """What psycopg waits for, broken off where nothing comes for so long. It says every tenth of a second that nothing
-    has, and so can be asked."""
+    """psycopg's wait, broken off if nothing arrives for so long. psycopg wakes up every tenth of a second; then this
+    checks the time."""
     deadline = time.monotonic() + seconds
     try:
         wanted = next(steps)
@@ -68,8 +68,8 @@ def ask(connection: psycopg.Connection[Any], statement: str, *parameters: str, s
 
 
 def ready(socket: int, seconds: float, *, to_write: bool = False) -> bool:
-    """Whether there is something to read within so long, or room to write. Not by select() where it can be helped: a
-    process that has a thousand files open has sockets that it does not take."""
+    """Whether there is something to read within so long, or room to write. With poll() where it exists, since select()
+    takes no socket whose number is above a thousand."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(socket, select.POLLIN | (select.POLLOUT if to_write else 0))
@@ -79,7 +79,7 @@ def ready(socket: int, seconds: float, *, to_write: bool = False) -> bool:
 
 
 def heard_meanwhile(connection: psycopg.Connection[Any]) -> list[Hint | None]:
-    """The hints that came in while something was asked."""
+    """The hints that arrived during a query."""
     hints = []
     while (notice := connection.pgconn.notifies()) is not None:
         hints.append(Hint.decode(notice.extra.decode()))

@@ -1,7 +1,7 @@
-"""Connections that are given to handlers: plain ones, with the URL's own settings, in a READ COMMITTED transaction.
+"""Connections for handlers: plain ones, with the settings of the URL, in a READ COMMITTED transaction.
 
-So many at one time; further blocks wait for their turn. When a block ends, its session is reset, and the next block is
-given a new object for it: code that kept the old object finds it closed.
+Their number is limited; further blocks wait for their turn. When a block ends, its session is reset, and the next block
+gets a new object for it: code that kept the old object finds it closed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ENDED = (
 )
 UNDONE = "The handler has swallowed this error in its block."
 CLOSED = (
-    "the connection of this block was closed in it, and what was written there is undone: the block itself gives it "
-    "back. Raise to roll it back"
+    "the connection of this block was closed in it, and its writes are rolled back: the block itself returns the "
+    "connection. Raise to roll it back"
 )
 UNFINISHED = (
     "a statement, a COPY or a pipeline is still open on the connection of this block, so it cannot be committed: read "
@@ -53,14 +53,14 @@ RESET_SECONDS = 5.0
 
 
 class Remembering:
-    """Part of a connection: where it leads, and which error has aborted its transaction."""
+    """Part of a connection: its database, and the error that has aborted its transaction."""
 
     pgconn: Any
     lock: Any
     new_lock: Any
     _pipeline: Any
-    broken: bool  # by another than the handler
-    answer_seconds: float | None = None  # how long the handler's own statements take is the handler's business
+    broken: bool  # not by the handler
+    answer_seconds: float | None = None  # no time-out for the statements of the handler
     home: Home | None = None
     aborted_by: psycopg.Error | None = None
     is_read_only = False
@@ -69,9 +69,9 @@ class Remembering:
     began_at: bytes | None = None  # when the block's transaction began, which tells it from any other of the session
 
     def _exec_command(self, command: Any, *arguments: Any, **options: Any) -> Any:
-        """What psycopg begins and commits a transaction with. A transaction that was ended by hand, with another begun
-        after it, looks like the first one from here. So the server is asked for the moment when the transaction began,
-        in the same message as BEGIN, and compares it in the same message as COMMIT."""
+        """psycopg begins and commits transactions with this. A transaction that was ended by hand, with another begun
+        after it, looks like the first one from here. So the message with BEGIN asks for the start time of the
+        transaction, and the message with COMMIT compares it."""
         together = self._pipeline is None  # a pipeline takes one statement at a time
         if together and isinstance(command, bytes) and command.startswith(b"BEGIN"):
             result = yield from self._send(command + b"; SELECT " + BEGAN_AT)
@@ -82,7 +82,7 @@ class Remembering:
         return (yield from super()._exec_command(command, *arguments, **options))  # type: ignore[misc]
 
     def _send(self, statements: bytes) -> Any:
-        """In one message; the server leaves out what comes after an error."""
+        """In one message; the server skips all statements after an error."""
         self.pgconn.send_query(statements)
         results = yield from generators.execute(self.pgconn)
         if results[-1].status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
@@ -99,7 +99,7 @@ class Remembering:
             self.aborted_by = error
 
     def check(self) -> None:
-        """Says what has happened to the transaction, before the database says it of the next statement."""
+        """Explain the state of the transaction, before the database refuses the next statement."""
         match self.pgconn.transaction_status:
             case TransactionStatus.INERROR:
                 error = self.aborted_by
@@ -126,8 +126,8 @@ class Remembering:
         return active or self._pipeline is not None or self.lock.locked()
 
     def abandon_if_busy(self) -> None:
-        """Its lock may be held by a generator that nothing will run to its end: to wait for it is to wait for ever. So
-        the connection is cut, which makes the server undo the transaction, and gets a lock that is free."""
+        """A generator that will never be finished may hold its lock: to wait for it is to wait for ever. So the
+        connection is cut, the server rolls back the transaction, and the connection gets a new lock."""
         if self.is_busy:
             with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -173,7 +173,7 @@ class AsyncBlockConnection(Remembering, OwnAsyncConnection):
 
 @contextmanager
 def checked(connection: Any, answer_seconds: float) -> Iterator[None]:
-    """Around what we do on it: in a block's transaction, which must still be there, and within a bounded time."""
+    """Around statements of Windlass in a block: its transaction must still be open, and they have a time-out."""
     if not isinstance(connection, Remembering):
         yield
         return
@@ -237,7 +237,7 @@ class Blocks:
         return connection
 
     def _give_back(self, connection: BlockConnection) -> None:
-        in_use = not connection.lock.acquire(blocking=False)  # by a thread that the handler has left behind
+        in_use = not connection.lock.acquire(blocking=False)  # by a thread that the handler has not ended
         try:
             session, connection.pgconn = connection.pgconn, _nowhere()
         finally:
@@ -256,7 +256,7 @@ class Blocks:
         successor.close()
 
     def _may_be_kept(self, connection: BlockConnection | AsyncBlockConnection) -> bool:
-        """What a pooler stands before is not ours to reset."""
+        """A session behind a pooler is not reset: it belongs to the pooler."""
         return idle(connection) and not self.pooled()
 
     # Async
@@ -299,7 +299,7 @@ class Blocks:
         return connection
 
     async def _agive_back(self, connection: AsyncBlockConnection, blocks: _LoopBlocks) -> None:
-        in_use = connection.lock.locked()  # by a task that the handler has left behind
+        in_use = connection.lock.locked()  # by a task that the handler has not ended
         session, connection.pgconn = connection.pgconn, _nowhere()
         successor = AsyncBlockConnection(session)
         kept = False
@@ -331,7 +331,7 @@ class Blocks:
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            _kept_from_collection.append((self._kept, self._loops))  # the parent's: neither used nor closed here
+            _kept_from_collection.append((self._kept, self._loops))  # those of the parent: neither used nor closed here
             self._kept, self._loops = [], weakref.WeakKeyDictionary()
             self._places = threading.BoundedSemaphore(self.size)
 
@@ -344,7 +344,7 @@ class _LoopBlocks:
 
 @cache
 def _nowhere() -> Any:
-    """What is closed, for objects whose session has gone on without them."""
+    """A closed connection, for old objects whose session has a new object now."""
     closed = PGconn.connect_start(b"no such thing")
     closed.finish()
     return closed

@@ -1,8 +1,8 @@
-"""The caller's own connection, as something that operations can be driven on.
+"""Operations on the caller's connection.
 
-Nothing of its session is changed: names are qualified, the cursor and its row factory are ours. What it raises is
-passed on as it is, since the transaction, and what to do about it, is the caller's. Where he has none, in autocommit
-mode, one operation is one transaction of ours.
+Windlass changes nothing in its session: names are qualified, the cursor and its row factory are new. Errors are raised
+as they are, since the transaction belongs to the caller, who decides how to continue. Without a transaction, in
+autocommit mode, Windlass runs one operation as one transaction.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ def refusal(connection: Any, *, is_async: bool) -> InvalidInput:
 
 
 class Home:
-    """Where the queue lives: a connection that leads elsewhere is refused before its transaction could fail on it, or
-    take the job to where no worker looks.
+    """The database of the queue. A connection to another database is refused before its transaction could fail, or take
+    the job to where no worker looks.
 
-    A database is told by its own number, its table's, and the moment its server was started: alike through a pooler, a
-    socket or another name, and different in a copy. Ours is looked at again before any other is refused: its server may
-    have been restarted meanwhile.
+    A database is identified by its number, the number of its table, and the start time of its server. These are the
+    same through a pooler, a socket or another name, and different in a copy. The database of the queue is read again
+    before another is refused: its server may have been restarted.
     """
 
     LOOK = Query(
@@ -99,7 +99,7 @@ class Home:
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def knows(self, driver: Any) -> bool:
-        """Each connection of the driver is asked once, however often a pool lends it; those of blocks are ours."""
+        """Each connection of the driver is checked once, however often a pool lends it. Those of blocks are known."""
         return driver in self._known or getattr(driver, "home", None) is self
 
     def look(self) -> Operation[str | None]:
@@ -107,14 +107,14 @@ class Home:
         return rows[0][0]  # type: ignore[no-any-return]
 
     def is_at(self, there: str | None, driver: Any) -> bool:
-        """Whether it is where we last saw ourselves."""
+        """Whether it is the database where we last saw the queue."""
         if there is None:
             raise InvalidInput(
                 f"the database of this connection has no table {self.table}: is it the one that the queue lives in, "
                 f"{self.shown_url}, and was app.migrate() run there?"
             )
         if there == self._ours:
-            with suppress(TypeError):  # a driver whose connections cannot be remembered is asked each time
+            with suppress(TypeError):  # connections that allow no weak reference are checked each time
                 self._known.add(driver)
         return there == self._ours
 

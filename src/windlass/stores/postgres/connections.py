@@ -1,7 +1,7 @@
-"""PostgreSQL connections: small pools of our own, for threads and for each event loop, and the caller's own.
+"""PostgreSQL connections: small pools of Windlass, for threads and for each event loop, and connections of the caller.
 
-Each purpose has pools of its own, so that calls that wait take nothing from the worker. A forked child starts with new,
-empty ones.
+Each purpose has separate pools, so that waiting calls take no connection from the worker. A forked child starts with
+new, empty pools.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ SETTINGS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-# What the server is to do with a statement that we have given up. The URL's own settings win.
+# So that the server ends an abandoned statement. Settings of the URL take precedence.
 GIVEN_UP = "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s"
-# What a worker writes for many jobs waits no longer for a lock of one of them: the others are written without it.
+# A write of a worker for many jobs waits no longer for the lock of one: the others are written without it.
 NOT_HELD_UP = "-c lock_timeout=2s"
-# A plan that was made and kept while the queue was empty would read the whole table when it is full.
+# A generic plan from the time when the queue was empty would read the whole table when it is full.
 OURS = "-c enable_seqscan=off -c default_transaction_isolation=read\\ committed"
 WHO = "SELECT pg_backend_pid() || ' ' || current_setting('default_transaction_isolation')"
-WORKER_PLACES = 8  # for what a worker does at one time: claim, settle, renew, rescue, expire, prune, report, schedule
+# A worker may do all of this at one time: claim, settle, renew, rescue, expire, prune, report, schedule.
+WORKER_CONNECTIONS = 8
 
 
 def read_url(url: str) -> dict[str, Any]:
     given: dict[str, Any] | None = None
     with suppress(psycopg.ProgrammingError):
         given = psycopg.conninfo.conninfo_to_dict(url)
-    # libpq's own words may show a part of the password: one that is not escaped is taken for a port.
+    # libpq's message may show a part of the password: a password that is not escaped is parsed as a port.
     if given is None or not str(given.get("port", 0)).replace(",", "").isdigit():
         raise InvalidInput(
             f"{without_password(url)} cannot be read as a PostgreSQL URL, postgresql://user:password@host:port/name"
@@ -61,7 +62,7 @@ def read_url(url: str) -> dict[str, Any]:
 
 
 class PostgresConnections:
-    """Connections to one server; those that callers lend must lead to `table` there."""
+    """Connections to one server. A connection of a caller must lead to the same `table`."""
 
     def __init__(self, url: str, size: int, table: str) -> None:
         self.url, self.size = url, size
@@ -78,25 +79,25 @@ class PostgresConnections:
         self._loops = weakref.WeakKeyDictionary()
 
     def settings(self, purpose: Purpose = Purpose.CALLS) -> dict[str, Any]:
-        """What a connection is opened with: the URL's own settings win."""
+        """The settings of a new connection. Those of the URL take precedence."""
         given = self.given.get("options") or ""
         waits = f"{GIVEN_UP} {NOT_HELD_UP}" if purpose is Purpose.WORKER else GIVEN_UP
         options = f"{waits} {given} {OURS}" if self._takes_options else given
         return SETTINGS | self.given | ({"options": options} if options else {})
 
     def _refused_options(self, error: psycopg.OperationalError) -> bool:
-        """A connection pooler takes no options: then without them, from now on."""
+        """A connection pooler refuses options: then Windlass connects without them from now on."""
         if self._takes_options and "startup parameter" in str(error):
             self._takes_options = False
             return True
         return False
 
     def _is_strict(self, connection: OwnConnection | OwnAsyncConnection, who: Any) -> bool:
-        """Whether transactions are stricter there than ours, unless they say so.
+        """Whether the default isolation level is stricter than READ COMMITTED.
 
-        Looks for a pooler, too. One (PgBouncer and its like) tells its clients a process number of its own making, and
-        the process that answers a query has another. The next statement may be answered by yet another, which does not
-        know what was prepared in this one."""
+        It also detects a pooler. PgBouncer and others report a made-up process number, and the process that answers a
+        query has another. The next statement may reach yet another process, which does not have the prepared
+        statements of this one."""
         pid, _, level = str(who).partition(" ")
         if int(pid) != connection.info.backend_pid:
             self.pooled = True
@@ -131,13 +132,13 @@ class PostgresConnections:
     def link(self, purpose: Purpose = Purpose.CALLS) -> Iterator[SyncLink]:
         self._after_fork()
         pool = self._pools.get(purpose) or self._pools.setdefault(
-            purpose, SyncPool(self._places(purpose), partial(self._connect, purpose))
+            purpose, SyncPool(self._size_for(purpose), partial(self._connect, purpose))
         )
         with pool.link() as link:
             yield link
 
-    def _places(self, purpose: Purpose) -> int:
-        return WORKER_PLACES if purpose is Purpose.WORKER else self.size
+    def _size_for(self, purpose: Purpose) -> int:
+        return WORKER_CONNECTIONS if purpose is Purpose.WORKER else self.size
 
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         with checked(connection, self.answer_seconds), borrow(connection) as link:
@@ -156,7 +157,7 @@ class PostgresConnections:
             pools = self._loops[loop] = {}
         pool = pools.get(purpose)
         if pool is None:
-            pool = pools[purpose] = AsyncPool(self._places(purpose), partial(self._aconnect, purpose))
+            pool = pools[purpose] = AsyncPool(self._size_for(purpose), partial(self._aconnect, purpose))
         return await pool.run(make)
 
     async def _aconnect(self, purpose: Purpose) -> AsyncLink:
@@ -199,7 +200,7 @@ class PostgresConnections:
             pool.close()
 
     async def aclose_loop(self) -> None:
-        """What belongs to the running event loop, which is about to end."""
+        """Close the connections of the running event loop, which is about to end."""
         await self.blocks.aclose_loop()
         for pool in self._loops.pop(asyncio.get_running_loop(), {}).values():
             await pool.close()
@@ -209,7 +210,8 @@ class PostgresConnections:
         await self.aclose_loop()
 
     def _after_fork(self) -> None:
-        """The parent's sockets are the parent's: forgotten here, never closed, since closing would end them there."""
+        """The child forgets the sockets of its parent. It never closes them, since that would end them for the
+        parent."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             _kept_from_collection.append((self._pools, self._loops))

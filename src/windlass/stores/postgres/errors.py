@@ -1,8 +1,8 @@
-"""PostgreSQL's errors in our terms.
+"""PostgreSQL's errors, translated into those of Windlass.
 
-What the server refuses for the content of a row is `InvalidInput`: to send it again would change nothing. All else that
-it answers with (read-only, no privileges, a full disk, a time-out, errors of its own) says nothing of what was sent,
-and is `Unwilling`: whoever has something to write waits, and tries again.
+An error that the content of a row has caused is `InvalidInput`: to send the row again would not help. All other
+refusals (read-only, no privileges, a full disk, a time-out, an internal error) have nothing to do with the data, and
+are `Unwilling`: the caller waits, and tries again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ...operation import Interrupted, Transient, Unwilling
 from ..urls import without_password
 
 OF_THE_CONTENT = ("22", "23", "54")  # data exceptions, integrity, limits such as the size of an index row
-BROKEN = ("08", "57P", "40003")  # the connection, the server's end, a commit of which nobody knows
+BROKEN = ("08", "57P", "40003")  # the connection, the end of the server, a commit whose result is unknown
 READ_ONLY = "25006"
-# At a commit all other classes may come from a deferred constraint or trigger of the caller's own.
+# At a commit, errors of all other classes may come from a deferred constraint or trigger of the caller.
 OF_THE_SERVER = ("08", "40003", "53", "55", "57", "58", "XX", READ_ONLY)
 
 
 class mapped:
-    """A context in which they are raised as ours. A class: as a generator it would cost each statement more.
+    """A context that translates errors. It is a class, since a generator would cost each statement more.
 
-    `url`: we are about to connect. `connection`: the one that is used."""
+    `url`: where Windlass is about to connect. `connection`: the connection that is used."""
 
     __slots__ = ("connection", "url")
 
@@ -42,7 +42,7 @@ class mapped:
     ) -> None:
         if isinstance(error, psycopg.Error):
             if error.sqlstate == READ_ONLY and self.connection is not None:
-                # For as long as it lives it may lead to what is a standby now; the next one need not.
+                # Its server may be a standby now; a new connection may reach the primary.
                 self.connection.pgconn.finish()
             raise translate(error, self.url) from error
 
@@ -63,13 +63,13 @@ def translate(error: psycopg.Error, url: str | None) -> WindlassError:
 
 
 def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
-    """Whether a statement of ours in the transaction of a block failed for a reason that is not in the data."""
+    """Whether a statement of Windlass in the transaction of a block failed for a reason that is not in the data."""
     if not isinstance(error, psycopg.Error):
         return isinstance(error, StoreUnavailable | SchemaMismatch)
     state = error.sqlstate or ""
     if not state:
         return isinstance(error, psycopg.OperationalError)
-    if committing or state.startswith("25"):  # also of a handler that was idle in its transaction for too long
+    if committing or state.startswith("25"):  # also if a handler was idle in its transaction for too long
         return state.startswith(OF_THE_SERVER)
     return isinstance(translate(error, None), StoreUnavailable | SchemaMismatch)
 

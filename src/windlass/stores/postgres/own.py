@@ -1,4 +1,4 @@
-"""Connections of ours, and steps on them: READ COMMITTED whatever the server's default is, and none waits for ever."""
+"""Connections of Windlass, and steps on them: always READ COMMITTED, and always with a time-out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import arrays
 from .asking import ready, within
 from .errors import mapped
 
-ANSWER_SECONDS = 30.0  # that an answer may take: a renewal that is lost can then be sent again within a lease
+ANSWER_SECONDS = 30.0  # for an answer: then a lost renewal can be sent again before the lease expires
 COPY_SECONDS = 600.0
 CANCEL_SECONDS = 3.0
 CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
@@ -58,7 +58,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
 
 class Link:
-    """What both kinds share. `strict`: a statement alone would run at the server's own level, which is not ours."""
+    """The common part of both kinds. `strict`: a statement outside a transaction would run at a stricter level."""
 
     def __init__(self, connection: Any, answer_seconds: float, strict: bool) -> None:
         self.connection, self.answer_seconds, self.strict = connection, answer_seconds, strict
@@ -77,17 +77,17 @@ class Link:
             self.connection.answer_seconds = None
 
     def gave_up(self, step: Step) -> bool:
-        """Whether it is to undo what got no answer: the connection is closed for that, and can do nothing more."""
+        """Whether the step rolls back a statement without an answer: the connection is closed for that."""
         lost = self.connection.pgconn.transaction_status in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
         return lost and isinstance(step, Rollback)
 
     def begins(self, step: Statement) -> bool:
-        """Whether it needs a transaction around it to run at our level. VACUUM and its like run in none."""
+        """Whether the statement needs a transaction to run in READ COMMITTED. VACUUM runs in none."""
         return self.strict and step.alone and not step.patient and idle(self.connection)
 
 
 class SyncLink(Link):
-    """Steps on a psycopg connection of ours, which is in autocommit mode."""
+    """Steps on a psycopg connection of Windlass, which is in autocommit mode."""
 
     connection: OwnConnection
     cursor: psycopg.Cursor[Any]
@@ -184,7 +184,7 @@ class AsyncLink(Link):
 
 
 def has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
-    """What `cursor.description` would tell too, by describing every column."""
+    """Whether there are rows. `cursor.description` would describe every column for the same answer."""
     return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
 
 
@@ -193,13 +193,13 @@ def copy_statement(step: Copy) -> str:
 
 
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Idle, and silent: an idle connection that has something to say was ended."""
+    """Idle, and without unread data: an idle connection with unread data was ended by the server."""
     return idle(connection) and not ready(connection.fileno(), 0)
 
 
 def end(connection: OwnConnection) -> None:
-    """Close it. What it has given up is stopped on the server first, on another connection: it may wait for a lock
-    there, and would be done after all when it gets it."""
+    """Close it. First cancel its abandoned statement, on another connection: it may wait for a lock on the server, and
+    would be executed when it gets the lock."""
     if connection.unanswered and capabilities.has_cancel_safe():
         with suppress(psycopg.Error):
             connection.cancel_safe(timeout=CANCEL_SECONDS)

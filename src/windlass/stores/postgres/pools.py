@@ -1,6 +1,6 @@
-"""Pools of our own connections, for threads and for an event loop: opened when needed, so many at the most.
+"""Connection pools of Windlass, for threads and for an event loop. Connections are opened when needed, up to a limit.
 
-They have neither threads nor tasks, so there is nothing to end when a loop does.
+The pools have neither threads nor tasks, so nothing has to be stopped when an event loop ends.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ WAIT_SECONDS = 0.5
 
 @contextmanager
 def place(places: threading.Semaphore) -> Iterator[None]:
-    """One of them, waited for in slices: a handler's thread that is interrupted as it is woken would take the wake-up
-    of the next one with it, and one that waits without end cannot be interrupted."""
+    """One place, waited for in short slices. A thread that waits without end cannot be interrupted; and a thread that
+    is interrupted as it is woken would lose the wake-up for the next one."""
     while not places.acquire(timeout=WAIT_SECONDS):
         pass
     try:
@@ -50,7 +50,7 @@ class SyncPool:
                 else:
                     end(link.connection)
                     if link.connection.unanswered:
-                        self.close()  # where one is half open, others are too
+                        self.close()  # if one is half open, others are too
 
     def _pop(self) -> SyncLink | None:
         try:

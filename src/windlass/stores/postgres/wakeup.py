@@ -1,4 +1,4 @@
-"""Hints by LISTEN and NOTIFY; where a pooler stands between that does not pass them on, a look now and then."""
+"""Hints by LISTEN and NOTIFY; where a pooler does not pass them on, a regular look."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..wakeup import Hint
 from .asking import ask, heard_meanwhile
 from .connections import PostgresConnections
 
-# A half-open connection is silent for ever, so it is asked now and then: it is found within the sum of both.
+# A half-open connection is silent for ever, so it is probed: it is found within the sum of both.
 PROBE_SECONDS = 8.0
 ANSWER_SECONDS = 5.0
-ECHO_SECONDS = 3.0  # for a hint to come back to us through a pooler
-LOOK_SECONDS = 5.0  # between looks where no hint comes through
-DEAF_SECONDS = 60.0  # until it is tried again whether one does: an echo may only have been late
+ECHO_SECONDS = 3.0  # for a hint to come back through a pooler
+LOOK_SECONDS = 5.0  # between two looks where no hints arrive
+DEAF_SECONDS = 60.0  # until the next test for hints: the echo may only have been late
 PAYLOAD_BYTES = 7_999
 
 
 class PostgresWakeup(Hub):
-    """One connection to send on, one to listen on; neither before it is needed."""
+    """One connection to send, one to listen; each is opened when it is needed."""
 
     def __init__(self, connections: PostgresConnections, channel: str) -> None:
         super().__init__()
@@ -37,19 +37,19 @@ class PostgresWakeup(Hub):
         self._sending_on: psycopg.Connection[Any] | None = None
         self._inherited: psycopg.Connection[Any] | None = None
         self._said_deaf = False
-        # Of our own, and one for all tries: where a pooler shares its connections, some go on listening to it.
+        # One channel for all tests: where a pooler shares its connections, some of them keep listening to it.
         self._echo_channel = f"windlass_echo_{uuid4().hex}"
 
     # Sending
 
     def deliver(self, hints: list[Hint]) -> None:
-        """After the commit, not in it: a NOTIFY in every enqueue makes committers wait for each other."""
+        """After the commit, not in the transaction: a NOTIFY in every enqueue makes commits wait for each other."""
         try:
             self._notify(self.channel, hints)
         except Exception:
             if self._sending_on is None:
                 raise  # it cannot be reached
-            self.hang_up()  # it may have been ended long ago, or the server was slow
+            self.hang_up()  # the connection may have been ended long ago, or the server was slow
             self._notify(self.channel, hints)
 
     def _notify(self, channel: str, hints: list[Hint]) -> None:
@@ -57,7 +57,7 @@ class PostgresWakeup(Hub):
             self._sending_on = self.connect()
         escaping = psycopg.pq.Escaping(self._sending_on.pgconn)
         texts = [text for hint in hints if len(text := hint.encode().encode()) <= PAYLOAD_BYTES]
-        # As a command, not as a query of pg_notify(): there is nothing to be planned.
+        # As a command, which needs no plan; a query of pg_notify() does.
         told = [
             b"NOTIFY %b, %b" % (escaping.escape_identifier(channel.encode()), escaping.escape_literal(text))
             for text in texts
@@ -71,7 +71,8 @@ class PostgresWakeup(Hub):
 
     def _after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._inherited, self._sending_on = self._sending_on, None  # the parent's: neither used nor closed here
+            # The connection of the parent is neither used nor closed here.
+            self._inherited, self._sending_on = self._sending_on, None
         super()._after_fork()
 
     # Listening
@@ -99,8 +100,8 @@ class PostgresWakeup(Hub):
                 heard = time.monotonic()
 
     def _hears_itself(self, connection: psycopg.Connection[Any]) -> bool:
-        """Whether what another connection sends is heard on this one. A pooler does not say in which mode it works;
-        one that shares its connections takes a LISTEN, and then nothing comes."""
+        """Whether this connection gets a notification of another one. A pooler does not say in which mode it works; a
+        pooler that shares its connections accepts LISTEN, but no notification arrives."""
         channel, listen = self._echo_channel, sql.SQL("{} {}")
         connection.execute(listen.format(sql.SQL("LISTEN"), sql.Identifier(channel)))
         with closing(self.connect()) as other:
@@ -110,7 +111,7 @@ class PostgresWakeup(Hub):
         return channel in heard
 
     def _look_now_and_then(self, stopping: threading.Event) -> None:
-        """For a while; then `watch` begins anew."""
+        """For a while; then `watch` starts again."""
         if not self._said_deaf:
             log.warning(
                 "a pooler that shares its connections stands before PostgreSQL (PgBouncer in transaction mode, or the "

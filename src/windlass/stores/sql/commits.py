@@ -1,4 +1,4 @@
-"""After the commit of a SQLAlchemy session: the one kind of borrowed transaction that tells when it has ended."""
+"""Calls after the commit of a SQLAlchemy session, the only transaction of a caller that reports its end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ KEY = "windlass_after_commit"
 
 
 def after_commit(connection: Any, tell: Callable[[], None]) -> None:
-    """Call `tell` once the session's transaction has committed. Of any other connection nothing is told: it does not
-    say whether it has committed."""
+    """Call `tell` once the session's transaction has committed. Any other connection does not report its commit: then
+    `tell` is never called."""
     session = _session(connection)
     if session is None or session.get_transaction() is None:
         return
@@ -33,7 +33,7 @@ def _session(connection: Any) -> Any:
 
 
 class Waiting:
-    """What is to be told of one session's transaction, and of the savepoints in it."""
+    """The calls that wait for the commit of one session's transaction, and of the savepoints in it."""
 
     def __init__(self, session: Any) -> None:
         from sqlalchemy import event
@@ -48,7 +48,7 @@ class Waiting:
 
     def _committed(self, session: Any) -> None:
         savepoint = session.get_nested_transaction()
-        if savepoint is not None:  # released: what was done in it depends on what is around it
+        if savepoint is not None:  # released: its calls now wait for the transaction around it
             self._entries = [(savepoint.parent if one is savepoint else one, tell) for one, tell in self._entries]
             return
         entries, self._entries = self._entries, []

@@ -1,7 +1,7 @@
-"""The isolation level of a caller's transaction, asked for where what we are to do would not be exact in a strict one.
+"""The isolation level of a caller's transaction, checked before operations that are not exact at a stricter level.
 
-In REPEATABLE READ and SERIALIZABLE a transaction goes on seeing what was there when it began. What rests on looking
-again (whether an id has run already, who waits for a job that ends) would miss what has happened since.
+In REPEATABLE READ and SERIALIZABLE a transaction only sees the state from its beginning. Operations that have to see
+later commits (whether an id has run already, which jobs wait for a job that ends) would miss them.
 """
 
 from __future__ import annotations

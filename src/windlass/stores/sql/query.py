@@ -1,7 +1,8 @@
 """SQL text from `.sql` files: loaded once, rendered for one schema and prefix, in each driver's parameter style.
 
-In the files a parameter is `:name`, a placeholder `{name}`; a file may hold several statements, divided by a blank
-line, which are carried out one after the other with the same parameters.
+In the files a parameter is `:name` and a placeholder is `{name}`. `{name|text}` puts the text where the placeholder's
+value has `$1`. A file may hold several statements, divided by a blank line; they are executed one after the other with
+the same parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 from importlib.resources import files
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)(?:\|([^{}|]+))?\}")
 _COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 _BOUNDARY = re.compile(r";\s*\n\s*\n")
@@ -60,10 +61,15 @@ def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
 
 
 def render(text: str, placeholders: Mapping[str, str]) -> str:
-    """Fill in `{name}`, in what is filled in as well; comments go."""
+    """Fill in the placeholders, also those inside of their values; remove comments."""
+
+    def value(match: re.Match[str]) -> str:
+        found = placeholders.get(match[1], match[0])
+        return found.replace("$1", match[2]) if match[2] else found
+
     without = _COMMENT.sub("", text)
     while True:
-        filled = _PLACEHOLDER.sub(lambda match: placeholders.get(match[1], match[0]), without)
+        filled = _PLACEHOLDER.sub(value, without)
         if filled == without:
             return filled
         without = filled

@@ -1,43 +1,71 @@
-"""Rows of the two SQL stores, and the jobs that they are."""
+"""Rows of the two SQL stores, and the jobs that are made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from ...job import Job, Moment, NewJob, read_moment
 from ...operation import Row
+from ..columns import Column, Columns, Use, compiled
 
-# What a job is read from, in this order, from the live table and from history alike: the order of its fields.
-COMMON = (
-    "id type queue tenant state rank run_at created_at input attempt max_attempts lease_seconds keep_seconds policy "
-    "labels error attempts expires_at unique_key order_key chain_id chain_index trace progress claimed_at worker"
-).split()
-LIVE_ONLY = ["leased_until", "cancel_requested"]
-FINISHED_ONLY = ["output", "finished_at"]
-LAST = ["blockers_left", "if_failed", "chain_trace"]  # the first of live ones only
-COLUMNS = len(COMMON) + len(LIVE_ONLY) + len(FINISHED_ONLY) + len(LAST)
+COMPUTED = ("run_at", "created_at", "expires_at")  # by the store, for a new job
 
 
 class RowReader:
-    """Makes jobs of rows; a dialect says how it writes ids, and which columns are not a job's fields as they are."""
+    """Makes jobs of rows. `convert` has a function for each column whose value is not yet that of the job's field."""
 
-    def __init__(self, to_uuid: Callable[[Any], UUID], job: Callable[[Row], Job]) -> None:
-        self.to_uuid, self.job = to_uuid, job
+    def __init__(
+        self, columns: Columns, to_uuid: Callable[[Any], UUID], convert: Mapping[str, Callable[[Any], Any]]
+    ) -> None:
+        self.to_uuid = to_uuid
+        self.width = len(columns.read)
+        self.claim_order = itemgetter(*(columns.position(name) for name in ("rank", "run_at", "id")))
+        self._conversions = [(columns.position(name), change) for name, change in convert.items()]
+        self._job_of_new = _job_of_new(columns)
+
+    def job(self, row: Row) -> Job:
+        """A row may have further columns after those of the job."""
+        if type(row[0]) is UUID:  # the driver has converted all values
+            return Job(*row[: self.width])
+        fields = list(row[: self.width])
+        for position, change in self._conversions:
+            fields[position] = change(fields[position])
+        return Job(*fields)
+
+    def new_job(self, job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
+        """A job that was just added, without reading it back."""
+        return self._job_of_new(job, run_at, created_at, expires_at)
 
     def to_datetime(self, value: Moment) -> datetime:
         return read_moment(value)
 
 
+def _job_of_new(columns: Columns) -> Callable[..., Job]:
+    """A function that makes a `Job` of a `NewJob` and the values that the store has computed."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+
+    def value(column: Column) -> str:
+        if column.name in COMPUTED:
+            return column.name
+        return f"new.{column.name}" if Use.GIVEN in column.use else repr(defaults[column.field or ""])
+
+    fields = ", ".join(value(column) for column in columns.read)
+    return compiled(f"new, {', '.join(COMPUTED)}", f"Job({fields})", Job=Job)
+
+
 def quick_uuid(text: str) -> UUID:
-    """`UUID(text)` for text that we wrote ourselves."""
+    """`UUID(text)` for text that Windlass wrote itself."""
     return UUID(int=int(text.replace("-", ""), 16))
 
 
 def as_uuid(value: Any) -> UUID:
-    """What the caller's driver gives for an id: mostly a UUID, but what he has told it to (a codec) may be another."""
+    """The id that the caller's driver returned: usually a UUID, but a codec of the caller may return another type."""
     if type(value) is UUID:
         return value
     if isinstance(value, UUID):
@@ -45,27 +73,10 @@ def as_uuid(value: Any) -> UUID:
     return UUID(bytes=bytes(value)) if isinstance(value, bytes | bytearray | memoryview) else UUID(str(value))
 
 
-def _of_postgres(row: Row) -> Job:
-    if type(row[0]) is not UUID:
-        row = [as_uuid(row[0]), *row[1:20], row[20] and as_uuid(row[20]), *row[21:]]
-    return Job(*row[:COLUMNS])  # a claim and a rescue have one more
+def postgres_rows(columns: Columns) -> RowReader:
+    return RowReader(columns, as_uuid, {"id": as_uuid, "chain_id": lambda root: root and as_uuid(root)})
 
 
-def _of_sqlite(row: Row) -> Job:
-    root = row[20] and quick_uuid(row[20])
-    fields = [quick_uuid(row[0]), *row[1:20], root, *row[21:27], bool(row[27]), *row[28:COLUMNS]]
-    return Job(*fields)
-
-
-POSTGRES_ROWS = RowReader(as_uuid, _of_postgres)
-SQLITE_ROWS = RowReader(quick_uuid, _of_sqlite)
-
-
-def new_job(job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
-    """A job that was just added, without reading it back."""
-    return Job(
-        job.id, job.type, job.queue, job.tenant, job.state, job.rank, run_at, created_at, job.input, 0,
-        job.max_attempts, job.lease_seconds, job.keep_seconds, job.policy, job.labels, None, None, expires_at,
-        job.unique_key, job.order_key, job.chain_id, job.chain_index, job.trace, if_failed_raw=job.if_failed,
-        chain_trace=job.chain_trace,
-    )  # fmt: skip
+def sqlite_rows(columns: Columns) -> RowReader:
+    convert = {"id": quick_uuid, "chain_id": lambda root: root and quick_uuid(root), "cancel_requested": bool}
+    return RowReader(columns, quick_uuid, convert)

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
-from ...job import NewJob
-from ...operation import Operation, Rows, Statement
+from ...operation import Operation, Rows
 from ...schedule import Firing, Schedule, Timetable
 from ..store import Enqueued
-from .rows import RowReader
+from .dialect import Dialect, Part
+from .enqueue import Enqueue
 
 FIELDS = Schedule.__struct_fields__
 MOMENTS = ("declared_at", "paused_at", "next_at", "last_at")
 WRITTEN = ("name", "cron", "timezone", "catch_up", "call", "declared", "next_at")
-SCHEDULE_COLUMNS = ", ".join(f"s.{name}" for name in FIELDS)
 
 
-class Schedules:
-    """Part of a store: all that is about schedules."""
+class Schedules(Part):
+    """All operations on schedules."""
 
-    rows: ClassVar[RowReader]
-
-    def array(self, values: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
-        raise NotImplementedError
-
-    def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
-        raise NotImplementedError
+    def __init__(self, dialect: Dialect, enqueue: Enqueue) -> None:
+        super().__init__(dialect)
+        self.enqueue = enqueue
 
     def schedules(self) -> Operation[Timetable]:
         return self._timetable((yield self.statement("schedules", alone=True)))
@@ -40,7 +32,7 @@ class Schedules:
         return self._timetable((yield self.statement("due_schedules", alone=True, limit=limit)))
 
     def _timetable(self, rows: Rows) -> Timetable:
-        """Each row tells the time too, and there is one though there may be no schedule."""
+        """Each row contains the time. There is a row even if there is no schedule."""
         found = [dict(zip(FIELDS, row[2:], strict=True)) for row in rows if row[2] is not None]
         for fields in found:
             fields |= {name: self._moment(fields[name]) for name in MOMENTS}
@@ -62,7 +54,7 @@ class Schedules:
             return None
         if not firing.jobs:
             return []
-        answers = yield from self.enqueue(firing.jobs)
+        answers = yield from self.enqueue.enqueue(firing.jobs)
         made: list[UUID] = sorted(answer.job.id for answer in answers if answer.created)
         yield self.statement("mark_scheduled", name=firing.name, ids=self.array(made))
         return answers

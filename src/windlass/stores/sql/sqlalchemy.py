@@ -1,7 +1,7 @@
-"""SQLAlchemy's connections and sessions, sync and async, as something that operations can be driven on.
+"""Operations on SQLAlchemy's connections and sessions, sync and async.
 
-Statements go through `exec_driver_sql` in the driver's own parameter style, so they are part of the transaction that
-SQLAlchemy has begun, or begins now, and are seen by its events and its echo.
+Statements go through `exec_driver_sql` in the parameter style of the driver. So they are part of the transaction that
+SQLAlchemy has begun, or begins now, and its events and its echo see them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PYFORMAT = {"psycopg", "psycopg2"}
 
 
 def _kinds(module: str, *names: str) -> tuple[type, ...]:
-    """Classes of a module that the caller must have imported already to have an instance of one."""
+    """Classes of a module, if it is imported. Without the import, no object can be of such a class."""
     loaded = sys.modules.get(module)
     return tuple(getattr(loaded, name) for name in names) if loaded else ()
 
@@ -84,7 +84,7 @@ def _rendered(driver: str, statement: Statement) -> list[tuple[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """psycopg2 knows no UUIDs unless it is told to, which is not ours to do."""
+    """psycopg2 adapts UUIDs only after a global registration, which belongs to the application."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return str(value) if isinstance(value, UUID) else value

@@ -12,7 +12,7 @@ from ...operation import Statement
 
 
 def adapt(value: Any) -> Any:
-    """Ids as text, times as microseconds; adapters registered with sqlite3 would be the whole process's."""
+    """Ids as text, times as microseconds. Adapters of sqlite3 would hold for the whole process."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""Connections that are given to handlers: on the queue's own file, in a transaction that holds the write lock."""
+"""Connections for handlers: to the file of the queue, in a transaction that holds the write lock."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ENDING = ("commit", "rollback", "close", "executescript")  # the last commits be
 STOP_SECONDS = 5.0  # for statements of other threads to end, once they are interrupted
 IN_USE = "another thread is still using the connection of this block: let it end before the block does"
 REFUSAL = (
-    "what is written here and the completion of the job commit together, when the block ends: it cannot be committed, "
-    "rolled back or closed before. Raise to roll it back; SAVEPOINT, RELEASE and ROLLBACK TO can be used"
+    "the writes of this block and the completion of the job commit together, when the block ends: it cannot be "
+    "committed, rolled back or closed before. Raise to roll it back; SAVEPOINT, RELEASE and ROLLBACK TO can be used"
 )
 
 
 class BlockConnection:
-    """A `sqlite3.Connection` for the length of a block: whoever opened the block ends its transaction."""
+    """A `sqlite3.Connection` for the length of a block. The end of the block ends its transaction."""
 
     def __init__(self, raw: sqlite3.Connection, address: str) -> None:
         self.raw, self.address, self.ended = raw, address, False
@@ -133,7 +133,7 @@ class BlockCursor(sqlite3.Cursor):
         raise Conflict(f"executescript: {REFUSAL}")
 
 
-# The block around this code: it has locked its file, and what would write there on another connection waits for itself.
+# The block around this code. It has locked its file, so a write on another connection here would wait for ever.
 around: ContextVar[BlockConnection | None] = ContextVar("windlass_sqlite_block", default=None)
 
 
@@ -148,18 +148,18 @@ def inside(block: BlockConnection) -> Iterator[None]:
     try:
         yield
     finally:
-        block.ended = True  # for what was begun in it and goes on
+        block.ended = True  # for threads and tasks that outlive it
         around.reset(outer)
 
 
 def end_nothing(action: int, *_: object) -> int:
-    """Asked by SQLite for each statement that is prepared, in whatever way it came."""
+    """SQLite calls this for each statement that it prepares."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
 
 
 class MemoryLink(Borrowed):
-    """In a block on a database in memory, whose connections lock tables, not files: one that the queue is just reading
-    cannot be written. A statement meets that before it has done anything, and so can be tried again."""
+    """In a block on a database in memory, whose connections lock tables, not files: a table that the queue is just
+    reading cannot be written. A statement meets that lock before it has changed anything, so it can be tried again."""
 
     def _statement(self, step: Statement) -> Rows:
         rows: list[Any] = []
@@ -172,7 +172,7 @@ class MemoryLink(Borrowed):
 
 
 class AsyncBlockConnection:
-    """The same, awaited: it has a thread of its own, so that the event loop never waits for the disk."""
+    """The same, awaited. It has a separate thread, so that the event loop never waits for the disk."""
 
     def __init__(self, block: BlockConnection, thread: ThreadPoolExecutor) -> None:
         self.block, self._thread = block, thread

@@ -1,7 +1,7 @@
-"""The caller's own connection to the queue's file, as something that operations can be driven on.
+"""Operations on the caller's connection to the file of the queue.
 
-Nothing of it is changed. What it raises is passed on as it is, since the transaction, and what to do about it, is the
-caller's. Where he has none, in autocommit mode, one operation is one transaction of ours.
+Windlass changes nothing in it. Errors are raised as they are, since the transaction belongs to the caller, who decides
+how to continue. Without a transaction, in autocommit mode, Windlass runs one operation as one transaction.
 """
 
 from __future__ import annotations

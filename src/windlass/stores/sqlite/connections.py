@@ -1,6 +1,6 @@
-"""SQLite connections: one thread per process owns the one that writes, so no event loop ever waits for a lock.
+"""SQLite connections: one thread per process has the connection that writes, so no event loop waits for a lock.
 
-A forked child opens its own: SQLite's locks do not survive a fork.
+A forked child opens new connections: SQLite's locks do not survive a fork.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATABASES = Query("databases", "PRAGMA database_list")
 
 
 def wal_is_safe(version: tuple[int, int, int]) -> bool:
-    """Before these, two connections that write and checkpoint at once could corrupt a database in WAL mode."""
+    """Older versions could corrupt a database in WAL mode, when two connections write and checkpoint at once."""
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
 
 
@@ -51,15 +51,15 @@ class SqliteConnections:
 
     @property
     def address(self) -> str:
-        """What is opened: in memory a database that the connections of this process share, and that lasts as long as
+        """The file to open. In memory: a database that the connections of this process share, and that lasts as long as
         one of them. A forked child begins with an empty one."""
         return f"file:{self._name}-{os.getpid()}?mode=memory&cache=shared" if self.in_memory else self.path
 
-    # One writer for all purposes: what waits for it waits for the file, which has no more than one.
+    # One writer for all purposes, since a file has one writer at a time.
 
     def run(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
         if is_locked_here(self.address):
-            return read_with(self._open_link(), make)  # the writer may be waiting for the block that this is in
+            return read_with(self._open_link(), make)  # the writer may be waiting for the block around this call
         return self._its_writer().submit(make).result()
 
     async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
@@ -77,7 +77,7 @@ class SqliteConnections:
                 cached_statements=256, uri=self.in_memory,
             )  # fmt: skip
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA cache_spill = OFF")  # a large transaction meets readers' locks only at its end
+            connection.execute("PRAGMA cache_spill = OFF")  # then a large transaction waits for readers only at its end
             self._choose_journal(connection)
             connection.execute(f"PRAGMA busy_timeout = {SHORT_WAIT_MILLISECONDS}")
         return connection
@@ -96,7 +96,7 @@ class SqliteConnections:
 
     def _its_writer(self) -> Writer:
         if self._pid != os.getpid():
-            _kept_from_collection.append(self._writer)  # closing its connection here would drop the parent's locks
+            _kept_from_collection.append(self._writer)  # to close its connection here would release the parent's locks
             self._pid, self._lock, self._writer = os.getpid(), threading.Lock(), None
         with self._lock:
             if self._writer is None:
@@ -115,7 +115,7 @@ class SqliteConnections:
         return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
     def was_undone(self, error: BaseException) -> bool:
-        return False  # an error undoes a statement, not the transaction
+        return False  # an error rolls back a statement, not the transaction
 
     is_unwilling = staticmethod(is_unwilling)
 
@@ -136,14 +136,14 @@ class SqliteConnections:
         if isinstance(connection, AsyncBlockConnection):
             return await connection.call(self.run_on, connection.block, make)
         if isinstance(connection, sqlite3.Connection):
-            # It blocks as any other call on it does: that is the caller's choice of connection.
+            # It blocks, as any other call on this connection does: the caller has chosen it.
             return self.run_on(connection, make)
         async with borrow_async(connection) as link:
             await adrive(self._check_file(), link)
             return await adrive(make(), link) if link.begun else await arun(make, link)
 
     def _check_file(self, address: str | None = None) -> Operation[None]:
-        """A connection to another file would take the job to where nobody looks for it."""
+        """A connection to another file would take the job to where no worker looks."""
         if self.in_memory:
             if address == self.address:
                 return
@@ -159,8 +159,8 @@ class SqliteConnections:
             )
 
     def _holders(self, databases: Rows) -> Operation[Rows]:
-        """The one of several databases in which our tables are found by name: that is asked for temporary ones first,
-        then the main one, then those that were attached."""
+        """The one of several databases in which SQLite finds our tables by name: it searches temporary tables first,
+        then the main database, then attached ones."""
         for row in sorted(databases, key=lambda row: (row[1] != "temp", row[0])):
             name = row[1].replace('"', '""')
             text = f'SELECT 1 FROM "{name}".sqlite_master WHERE name = :table'  # noqa: S608
@@ -177,7 +177,7 @@ class SqliteConnections:
             writer.close()
 
     async def aclose_loop(self) -> None:
-        """Nothing here belongs to an event loop."""
+        """Nothing: no connection belongs to an event loop."""
 
     async def aclose(self) -> None:
         self.close()

@@ -1,7 +1,7 @@
-"""No call into SQLite is under way while the process forks.
+"""The process forks only while no thread of Windlass is inside SQLite.
 
-What SQLite knows of a file's locks is copied into the child: a lock that some thread held at that moment would seem to
-be held there for ever. So a fork waits until all of ours have let go, and they wait until it is done.
+SQLite's record of the file's locks is copied into the child: a lock that a thread held at that moment would seem to be
+held there for ever. So a fork waits until all calls have returned, and new calls wait until the fork is done.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Gate:
             self._changed.notify_all()
 
     def renew(self) -> None:
-        """In the child, where none of the parent's threads are."""
+        """In the child, which has none of the parent's threads."""
         self.__init__()  # type: ignore[misc]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Sleep, Statement, Step
 from ..sql.values import bound
 
-# Always IMMEDIATE: a deferred transaction that has read gets no second chance when it wants to write.
+# Always IMMEDIATE: a deferred transaction that has read cannot wait for the lock when it begins to write.
 CONTROL = {Begin: "BEGIN IMMEDIATE", Commit: "COMMIT", Rollback: "ROLLBACK"}
 
 
 class SqliteLink:
-    """On a connection of ours, which is in autocommit mode, or on the caller's."""
+    """On a connection of Windlass, which is in autocommit mode, or on one of the caller."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -30,7 +30,7 @@ class SqliteLink:
             case Sleep(seconds=seconds):
                 time.sleep(seconds)
             case Current():
-                pass  # who writes here sees all, or is refused
+                pass  # a writer sees all commits, or is refused
             case Rollback() if not self.connection.in_transaction:
                 pass  # a full disk has rolled back by itself
             case _:

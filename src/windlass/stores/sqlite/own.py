@@ -1,4 +1,4 @@
-"""Steps on a connection of ours: patient with locks, its errors told in our terms."""
+"""Steps on a connection of Windlass: it waits for locks, and translates errors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class OwnLink(SqliteLink):
 
 
 def patiently(ask: Callable[[], Rows], seconds: float) -> Rows:
-    """SQLite's own waiting looks ever more seldom, and whoever has waited longest gets the least: so many short waits
-    of it, one after the other."""
+    """SQLite's own wait checks the lock less and less often, so that the longest waiter has the smallest chance. Many
+    short waits, one after the other, give each the same chance."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -42,15 +42,15 @@ def patiently(ask: Callable[[], Rows], seconds: float) -> Rows:
 
 
 def takes_lock(step: Step) -> bool:
-    """What meets a lock before it has done anything, and so can be tried again."""
+    """Whether the step meets a lock before it has changed anything, so that it can be tried again."""
     if isinstance(step, Statement):
         return step.alone and len(step.query.statements) == 1 and len(step.each or (None,)) == 1
     return isinstance(step, Begin | Commit)
 
 
 def is_unwilling(error: BaseException, *, committing: bool = False) -> bool:
-    """Whether a statement of ours in a block failed for a reason that is not in the data: locked, read-only, full. At
-    the commit too: a constraint of the caller's own is an IntegrityError there."""
+    """Whether a statement of Windlass in a block failed for a reason that is not in the data: locked, read-only, full.
+    The same at the commit: a constraint of the caller's tables is an IntegrityError there."""
     if isinstance(error, sqlite3.DatabaseError):
         return not isinstance(error, OF_THE_DATA)
     return isinstance(error, StoreUnavailable | SchemaMismatch)

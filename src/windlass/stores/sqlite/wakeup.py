@@ -1,4 +1,4 @@
-"""Hints in SQLite: told at once within the process; across processes a glance at `PRAGMA data_version`."""
+"""Hints in SQLite: sent at once within the process; other processes poll `PRAGMA data_version`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ class SqliteWakeup(Hub):
         _all.add(self)
 
     def send(self, hints: Iterable[Hint]) -> None:
-        """To every store of this process on the same file; the others see that the file has changed."""
+        """To every store of this process on the same file. Other processes see that the file has changed."""
         told = list(hints)
         for wakeup in list(_all):
             if wakeup is self or (wakeup.path == self.path != ":memory:"):
                 for hint in told:
                     wakeup.tell(hint)
+
+    def deliver(self, hints: list[Hint]) -> None:
+        """Nothing: `send` reaches this process, and other processes see that the file has changed."""
 
     def watch(self, stopping: threading.Event) -> None:
         if self.path == ":memory:":

@@ -1,7 +1,7 @@
-"""The thread of a process that writes to one file.
+"""The one thread of a process that writes to a file.
 
-Operations that came while others were at work go together: each in a savepoint, all in one transaction, so that they
-share the wait for the disk, which is most of what a small write costs. Nobody is answered before it is committed.
+Operations that arrive during a transaction are written together: each in a savepoint, all in one transaction. So they
+share the wait for the disk, which is most of the cost of a small write. Each gets its answer after the commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SOLITARY = re.compile(r"\s*(VACUUM|PRAGMA)")
 
 
 class Solitary(Exception):
-    """What cannot be done together: a statement that wants no transaction around it, or SQLite gave it up."""
+    """An operation that cannot share a transaction: its statement allows none, or SQLite has rolled it back."""
 
 
 class Writer:
@@ -55,7 +55,7 @@ class Writer:
             self.link = None
 
     def _serve(self) -> None:
-        """All that waits; whoever is called after that finds nothing left to do."""
+        """Run all waiting operations; a call after that finds none."""
         if not self._waiting:
             return
         with gate.inside():
@@ -84,7 +84,7 @@ class Writer:
                 yield make, future
 
     def _together(self, shared: SharedLink, taken: list[Waiting]) -> list[tuple[Future[Any], Any, Exception | None]]:
-        """Who comes while others are at work is taken along, up to the moment of the commit."""
+        """Operations that arrive before the commit join the transaction."""
         answers: list[tuple[Future[Any], Any, Exception | None]] = []
         with shared:
             for make, future in self._take():
@@ -112,7 +112,7 @@ class Writer:
 
 
 def read_with(link: OwnLink, make: Callable[[], Operation[T]]) -> T:
-    """On a connection for this alone, which is closed; whatever would write is refused."""
+    """On a separate connection, which is closed afterwards; a write is refused."""
     try:
         with gate.inside(), SharedLink(link, may_write=False) as shared:
             return drive(persistent(make), shared)
@@ -121,9 +121,10 @@ def read_with(link: OwnLink, make: Callable[[], Operation[T]]) -> T:
 
 
 class SharedLink:
-    """A connection on which several operations are one transaction, begun when one of them first writes.
+    """A connection on which several operations share one transaction, which begins with the first write.
 
-    Leaving it commits; where that fails, or SQLite has rolled back by itself (a full disk), none of them was done.
+    The end of the block commits. If that fails, or SQLite has rolled back by itself (a full disk), no operation was
+    done.
     """
 
     def __init__(self, link: OwnLink, *, may_write: bool = True) -> None:
@@ -134,7 +135,7 @@ class SharedLink:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None and self.worth:  # an empty commit would seem a change to those who watch the file
+            if kind is None and self.worth:  # listeners would see an empty commit as a change of the file
                 self._check()
                 self.link.execute(Commit())
         finally:
@@ -161,7 +162,7 @@ class SharedLink:
         if not self.may_write:
             raise Conflict(
                 "a block of attempt.transaction() holds the file, and this would wait for its end: do it before or "
-                "after. What is enqueued in the block is part of it, and jobs can be read"
+                "after. Inside the block you can enqueue, as a part of it, and read jobs"
             )
         if not self.begun:
             self.link.execute(Begin())

@@ -123,7 +123,7 @@ CREATE TABLE {history} (
     PRIMARY KEY (id, slot)
 ) PARTITION BY LIST (slot);
 
--- A ring of day slots, each emptied by TRUNCATE when its day is over, and slot 32 for what is kept longer.
+-- A ring of day slots, each emptied by TRUNCATE when its day is over, and slot 32 for jobs that are kept longer.
 DO $$ BEGIN
     FOR slot IN 0..32 LOOP
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF {history} FOR VALUES IN (%s)
@@ -163,7 +163,7 @@ CREATE TABLE {workers} (
     heard_at timestamptz NOT NULL
 );
 
--- What is to be enqueued when; `call` is the job as JSON. A schedule is read by its name, or by what is due.
+-- Schedules; `call` is the job as JSON. A schedule is read by its name, or when it is due.
 CREATE TABLE {schedules} (
     name text PRIMARY KEY NOT NULL,
     cron text NOT NULL,

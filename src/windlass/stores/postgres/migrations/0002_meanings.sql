@@ -26,7 +26,7 @@ UPDATE {jobs} SET unique_scope = type WHERE unique_key IS NOT NULL;
 
 UPDATE {history} SET unique_scope = type WHERE unique_key IS NOT NULL;
 
--- Where that is gone nobody knows its type, and the key counts for every type: its scope is one that no type has.
+-- Where the job is gone its type is unknown, and the key counts for every type: its scope is one that no type has.
 UPDATE {keys} AS k SET scope = coalesce(
     (SELECT type FROM {jobs} WHERE id = k.job_id), (SELECT type FROM {history} WHERE id = k.job_id), {any_type});
 

@@ -1,4 +1,4 @@
--- In the order in which they are given, whatever the plan: two batches that take the same keys must not deadlock.
+-- In the order of the batch, whatever the plan: two batches with the same keys must not deadlock.
 INSERT INTO {keys} (tenant, scope, key, job_id, ends_at)
 SELECT tenant, unique_scope, unique_key, id, {now} + make_interval(secs => window_seconds)
 FROM ROWS FROM (json_to_recordset(:rows::text::json) AS (

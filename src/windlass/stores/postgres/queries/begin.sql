@@ -1,4 +1,4 @@
--- A mark that was made already, and whose answer was lost, is found without a write: a write waits for its commit.
+-- A mark whose answer was lost is found without a second write: a write waits for its commit.
 WITH free AS MATERIALIZED (
     SELECT id FROM {jobs} WHERE id = ANY(:ids::uuid[]) AND NOT begun ORDER BY id FOR UPDATE SKIP LOCKED
 ), marked AS (

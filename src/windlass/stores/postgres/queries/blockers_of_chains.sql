@@ -1,4 +1,4 @@
--- Which chains the jobs of these chains wait, or have waited, for.
+-- The chains that the jobs of these chains wait, or have waited, for.
 SELECT DISTINCT m.chain_id, e.chain_id FROM (
     SELECT id, chain_id FROM {jobs} WHERE id = ANY(:ids::uuid[])
     UNION ALL

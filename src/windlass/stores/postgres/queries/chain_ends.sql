@@ -1,4 +1,4 @@
--- How each chain ended: its last job; none where something of it is live.
+-- The last job of each chain that has ended; no row for a chain with a live job.
 SELECT DISTINCT ON (chain_id) chain_id, state::text, output, id, type FROM {history} AS h WHERE id IN (
     SELECT unnest(:ids::uuid[])
     UNION ALL

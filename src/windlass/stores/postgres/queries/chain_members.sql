@@ -1,4 +1,4 @@
--- All that is live of these chains, held until we are done: in id order.
+-- All live jobs of these chains, in id order.
 SELECT id, chain_id, state::text, queue, token IS NOT NULL, lane, tenant, order_key FROM {jobs} WHERE id IN (
     SELECT unnest(:ids::uuid[])
     UNION ALL

@@ -1,7 +1,7 @@
 -- By ctid and one queue at a time: join forms and several queues re-plan into scans and sorts. The innermost SELECT
 -- bounds the scan; rows that it locks and the claim does not take (too many bytes, a last attempt that must not wait in
--- a buffer) are unlocked when the statement ends. Row size is that of the stored value, so nothing is unpacked to be
--- measured. The caller sorts the rows.
+-- a buffer) are unlocked when the statement ends. The size is that of the stored value, so that no value is unpacked for
+-- it. The caller sorts the rows.
 {head}
 UPDATE {jobs} AS j SET
     state = 'running',
@@ -27,13 +27,13 @@ WHERE {hurry} j.ctid = ANY(ARRAY(
         SELECT due.ctid, due.bytes, sum(due.bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
         FROM (
             SELECT j.ctid, pg_column_size(j.input) AS bytes,
-                j.attempt + 1 >= nullif(coalesce(j.max_attempts, ({policy} ->> 'max_attempts')::integer), 0) AS last
+                {is_last_next} AS last
             FROM {jobs} AS j
             WHERE j.queue = :queue::text AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2) AND j.run_at <= {now}
                 AND (j.rank, j.run_at, j.id) > (:after_rank::smallint, :after_run_at::timestamptz, :after_id::uuid)
                 {of_types}
                 AND (j.expires_at IS NULL OR j.expires_at > {now})
-                AND NOT EXISTS (SELECT FROM {queues} WHERE name = :queue::text AND paused_at IS NOT NULL)
+                AND NOT {is_paused|:queue::text}
             ORDER BY j.rank, j.run_at, j.id
             LIMIT :limit::integer
             FOR UPDATE SKIP LOCKED

@@ -1,4 +1,4 @@
--- A fresh look at what is left, and free if that is nothing.
+-- The number of chains that each job still waits for. With none left, the job is pending.
 UPDATE {jobs} AS j SET
     blockers_left = l.left_over,
     state = CASE WHEN l.left_over = 0 THEN 'pending'::{state} ELSE j.state END,

@@ -1,5 +1,6 @@
--- TRUNCATE waits for every reader of this slot, and what comes after it waits behind it: so not for long. A slot that
--- was not emptied in its time may hold rows of the ring's next round; those are told apart under the lock. Nobody folds its counts meanwhile.
+-- TRUNCATE waits for every reader of this slot, and later readers wait behind it: so it waits shortly. A slot that was
+-- not emptied in its time may hold rows of the ring's next round; under the lock these are found. The advisory lock
+-- keeps others from folding its counts meanwhile.
 DO $$ BEGIN
     SET LOCAL lock_timeout = '100ms';
     PERFORM pg_advisory_xact_lock({lock_space}, 513);

@@ -1,4 +1,4 @@
--- A job that is being settled at this moment is locked, and left alone.
+-- A job that is being settled at this moment is locked, and is skipped.
 SELECT {live_columns}, {alias}begun FROM {jobs} AS j
 WHERE state = 'running' AND CASE
     WHEN :stale_before::timestamptz IS NULL THEN leased_until <= {now}

@@ -1,5 +1,5 @@
--- Only what nobody else is folding; the table is insert-only otherwise. Not while a slot is being emptied: its counts would
--- be written anew under its eyes.
+-- One process folds at a time; all others only insert. Not while a slot is being emptied: its deleted counts would be
+-- written again.
 WITH free AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock({lock_space}, 513) AS ours
 ), gone AS (

@@ -1,4 +1,4 @@
--- In id order. What another transaction has locked is passed by: its chain is not linked.
+-- In id order. A row that another transaction has locked is skipped: its chain is not linked.
 WITH live AS (
     SELECT id, chain_id FROM {jobs} WHERE id IN (
         SELECT unnest(:ids::uuid[])

@@ -1,8 +1,8 @@
--- The first job with attempts to spare, among the next thousand that are due: for a claim that may take no last attempt
--- and has met nothing else.
+-- The first of the next thousand due jobs whose next attempt is not the last: for a claim that may take no last attempt
+-- and has found only such jobs.
 SELECT rank, run_at, id FROM (
     SELECT rank, run_at, id,
-        attempt + 1 >= nullif(coalesce(max_attempts, ({policy} ->> 'max_attempts')::integer), 0) AS last
+        {is_last_next} AS last
     FROM {jobs} AS j
     WHERE queue = :queue::text AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
         AND (rank, run_at, id) > (:after_rank::smallint, :after_run_at::timestamptz, :after_id::uuid)

@@ -1,2 +1,2 @@
--- As SET LOCAL, which takes no parameter.
+-- As SET LOCAL does, which takes no parameter.
 SELECT set_config('windlass.tenant', :tenant::text, true)

@@ -1,4 +1,4 @@
--- What is lost in a crash will be said again: no need to wait for the disk.
+-- A note that is lost in a crash is sent again, so it need not wait for the disk.
 WITH free AS MATERIALIZED (
     SELECT id FROM {jobs} WHERE id = ANY(:ids::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED
 ), noted AS (

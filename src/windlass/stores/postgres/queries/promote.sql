@@ -1,4 +1,4 @@
--- The first that waits, where nobody is at the head.
+-- The first job in line of each key that has no head.
 UPDATE {jobs} AS j SET lane = 2 WHERE j.id IN (
     SELECT first.id FROM unnest(:tenants::text[], :order_keys::text[]) AS k (tenant, order_key)
     CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- What is kept for less than a day or for longer than the ring goes by row, through a partial index of its own.
+-- Jobs that are kept for less than a day or for longer than the ring are deleted by row, through a partial index.
 WITH gone AS (
     DELETE FROM {history} WHERE (id, slot) IN (
         SELECT id, slot FROM {history}

@@ -1,4 +1,4 @@
--- For a slot that was not emptied in its time and holds rows of the ring's next round by now.
+-- For a slot that was not emptied in its time and already holds rows of the ring's next round.
 WITH gone AS (
     DELETE FROM {history} WHERE slot = :slot::smallint AND id IN (
         SELECT id FROM {history} WHERE slot = :slot::smallint AND purge_at <= {now} LIMIT :limit::integer)

@@ -1,4 +1,4 @@
--- In id order. A row that another transaction has locked is passed by, so that it holds up no other lease.
+-- In id order. A row that another transaction has locked is skipped, so that it delays no other lease.
 WITH held AS (
     SELECT j.id, g.seconds, g.progress
     FROM unnest((SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :seconds::float8[]), (SELECT :progress::text[]))

@@ -1,10 +1,10 @@
--- However long the others take, and whatever bound our connections have.
+-- Wait as long as the other process takes, whatever time-out the connection has.
 SET LOCAL lock_timeout = 0;
 
--- Of all who start at once, one goes first; CREATE … IF NOT EXISTS alone still fails in a race.
+-- Of many processes that start at once, one goes first; CREATE … IF NOT EXISTS alone still fails in a race.
 SELECT pg_advisory_xact_lock(hashtextextended('windlass {migrations}', 0));
 
--- IF NOT EXISTS asks for the right to create one though it is there.
+-- CREATE SCHEMA IF NOT EXISTS needs the right to create one even if it exists.
 DO $$ BEGIN
     IF to_regnamespace('"{schema}"') IS NULL THEN
         CREATE SCHEMA "{schema}";

@@ -3,5 +3,5 @@ UPDATE {jobs} AS j SET
     leased_until = {now} + make_interval(secs => j.lease_seconds)
 WHERE j.id = :id::uuid AND j.state = 'pending' AND j.attempt = 0 AND j.lane IS NULL AND j.run_at <= {now}
     AND j.lease_seconds IS NOT NULL AND NOT j.unique_held
-    AND NOT EXISTS (SELECT FROM {queues} AS q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+    AND NOT {is_paused|j.queue}
 RETURNING {live_columns}

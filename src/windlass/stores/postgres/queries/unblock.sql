@@ -1,4 +1,4 @@
--- Grouped: an UPDATE … FROM takes one off however many match. In id order, as everywhere.
+-- The counts are grouped, since UPDATE … FROM changes a row once however many rows match. In id order, as all locks.
 WITH held AS (
     SELECT j.id, g.fewer FROM unnest(:ids::uuid[], :counts::integer[]) AS g (id, fewer)
     JOIN {jobs} AS j ON j.id = g.id

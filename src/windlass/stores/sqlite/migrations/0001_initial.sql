@@ -138,7 +138,7 @@ CREATE TABLE {workers} (
     heard_at integer NOT NULL
 );
 
--- What is to be enqueued when; `call` is the job as JSON. A schedule is read by its name, or by what is due.
+-- Schedules; `call` is the job as JSON. A schedule is read by its name, or when it is due.
 CREATE TABLE {schedules} (
     name text PRIMARY KEY NOT NULL,
     cron text NOT NULL,

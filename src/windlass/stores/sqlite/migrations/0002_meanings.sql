@@ -40,7 +40,7 @@ CREATE TABLE {keys} (
     PRIMARY KEY (tenant, key, scope)
 ) WITHOUT ROWID;
 
--- Where its job is gone nobody knows the type, and the key counts for every type: its scope is one that no type has.
+-- Where the job is gone its type is unknown, and the key counts for every type: its scope is one that no type has.
 INSERT INTO {keys} (tenant, scope, key, job_id, ends_at)
 SELECT tenant, coalesce((SELECT type FROM {jobs} WHERE id = job_id), (SELECT type FROM {history} WHERE id = job_id),
     {any_type}),

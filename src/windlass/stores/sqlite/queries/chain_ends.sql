@@ -1,4 +1,4 @@
--- How each chain ended: its last job; none where something of it is live.
+-- The last job of each chain that has ended; no row for a chain with a live job.
 SELECT chain_id, state, output, id, type FROM (
     SELECT chain_id, state, output, id, type, row_number() OVER (PARTITION BY chain_id ORDER BY chain_index DESC) AS nth
     FROM {history} AS h WHERE (id {in_ids} OR (chain_id {in_ids} AND chain_index > 0))

@@ -16,19 +16,19 @@ UPDATE {jobs} AS j SET
             policy), '$.partial')
         ELSE policy END,
     unique_held = unique_held AND unique_until <> 'claimed',
-    begun = nullif(:begun OR coalesce(attempt + 1 < nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0), 1), 1)
+    begun = nullif(:begun OR NOT coalesce({is_last_next}, 0), 1)
 WHERE rowid IN (
-    SELECT place FROM (
-        SELECT place, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
+    SELECT row FROM (
+        SELECT row, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
         FROM (
-            SELECT rowid AS place, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
-                attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0) AS last
+            SELECT rowid AS row, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
+                {is_last_next} AS last
             FROM {jobs} AS j
             WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
                 AND (rank, run_at, id) > (:after_rank, :after_run_at, :after_id)
                 {of_types}
                 AND (expires_at IS NULL OR expires_at > {now})
-                AND NOT EXISTS (SELECT 1 FROM {queues} WHERE name = :queue AND paused_at IS NOT NULL)
+                AND NOT {is_paused|:queue}
             ORDER BY rank, run_at, id
             LIMIT :limit
         )

@@ -1,13 +1,9 @@
--- All of a batch in each of two statements: SQLite has no data-modifying CTEs, but nobody can come between either.
+-- Each of the two statements has the whole batch: SQLite has no data-modifying CTEs, but no other writer can come between.
 -- Neither begins with WITH: a caller's sqlite3 connection begins its transaction before INSERT and DELETE only.
--- CROSS JOIN keeps the order: from what is given to the jobs, through the primary key.
+-- CROSS JOIN keeps the order of the join: from the given rows to the jobs, through the primary key.
 INSERT INTO {history} ({history_columns})
 WITH given (id, token, state, output, error, attempts, progress) AS (VALUES {given})
-SELECT j.id, run_at, created_at, {now}, {now} + nullif({stay}, -1) * 1000000, g.state, attempt, rank,
-    chain_index, chain_id, queue, j.type, tenant, input, g.output, max_attempts, lease_seconds, {keep}, policy,
-    j.token, worker, claimed_at, expires_at, unique_key, unique_scope, unique_until, order_key, schedule, labels, g.error,
-    coalesce(g.attempts, j.attempts), coalesce(g.progress, j.progress), trace, if_failed,
-    chain_trace
+SELECT {history_values}
 FROM given AS g CROSS JOIN {jobs} AS j
 WHERE j.id = g.id AND j.token IS g.token {plain} AND {keep} <> 0;
 

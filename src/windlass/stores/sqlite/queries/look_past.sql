@@ -1,5 +1,5 @@
 SELECT rank, run_at, id FROM (
-    SELECT rank, run_at, id, attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0) AS last
+    SELECT rank, run_at, id, {is_last_next} AS last
     FROM {jobs} AS j
     WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
         AND (rank, run_at, id) > (:after_rank, :after_run_at, :after_id)

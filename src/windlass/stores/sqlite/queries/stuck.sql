@@ -1,8 +1,8 @@
--- The queues in which something is due and nothing of it is for us. Each is looked through once, in the index alone.
+-- The queues in which jobs are due, but none that this worker can claim. Each is read once, through the index alone.
 SELECT named.value FROM json_each(:queues) AS named
 WHERE EXISTS (
     SELECT 1 FROM {jobs} AS j
     WHERE j.queue = named.value AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2) AND j.run_at <= {now})
-AND (EXISTS (SELECT 1 FROM {queues} AS q WHERE q.name = named.value AND q.paused_at IS NOT NULL) OR NOT EXISTS (
+AND ({is_paused|named.value} OR NOT EXISTS (
     SELECT 1 FROM {jobs} AS j
     WHERE j.queue = named.value AND j.state = 'pending' AND (j.lane IS NULL OR j.lane = 2) AND j.run_at <= {now} {typed}))

@@ -3,5 +3,5 @@ UPDATE {jobs} AS j SET
     leased_until = {now} + CAST(1000000 * lease_seconds AS integer)
 WHERE id = :id AND state = 'pending' AND attempt = 0 AND lane IS NULL AND run_at <= {now}
     AND lease_seconds IS NOT NULL AND NOT unique_held
-    AND NOT EXISTS (SELECT 1 FROM {queues} AS q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+    AND NOT {is_paused|j.queue}
 RETURNING {live_columns}

@@ -1,4 +1,0 @@
--- The numbers of those keys whose locks are free, and ours now.
-SELECT (number - 1)::integer FROM unnest(:keys::text[]) WITH ORDINALITY AS k (key, number)
-WHERE pg_try_advisory_xact_lock({lock_space}, mod(abs(hashtext(key)::bigint), 512)::integer)
-ORDER BY 1
