@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
+OVERFLOW_UID, DAEMON_UID = 65534, 1  # system users without rights, on Linux and macOS
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
@@ -320,9 +321,9 @@ def unprivileged_identity() -> dict[str, Any]:
     """The user to run PostgreSQL as, because it refuses root: an existing system user. Empty if we are not root."""
     if os.geteuid() != 0:
         return {}
-    for name in ("nobody", "daemon"):
+    for uid in OVERFLOW_UID, DAEMON_UID:
         with suppress(KeyError):
-            user = pwd.getpwnam(name)
+            user = pwd.getpwuid(uid)
             return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     raise ServerError("PostgreSQL refuses to run as root. Run as another user, or create a user daemon.")
 

@@ -156,8 +156,8 @@ class Leases:
                 self.told(attempt, renewal)
 
     def _may_be_done(self, attempt: Attempt) -> bool:
-        """Its handler has settled it, or is doing so: then there is nothing left to renew. If the lease is lost, the block
-        finds out."""
+        """Its handler has settled it, or is doing so: then there is nothing left to renew. If the lease is lost, the
+        block finds out."""
         if attempt.settled or attempt.recorded is not None:
             self.let_go([attempt])
             return True

@@ -1,5 +1,5 @@
-"""Maintenance, by every worker beside its jobs: rescue jobs of dead workers, cancel expired jobs, prune the history, send
-a heartbeat. Random pauses keep the workers from doing it at the same moment."""
+"""Maintenance, by every worker beside its jobs: rescue jobs of dead workers, cancel expired jobs, prune the history,
+send a heartbeat. Random pauses keep the workers from doing it at the same moment."""
 
 from __future__ import annotations
 
