@@ -274,7 +274,9 @@ class Windlass(Engine):
         rescue_interval: Duration = 5, grace: Duration = 30, until_idle: bool = False, max_jobs: int | None = None,
     ) -> int:  # fmt: skip
         """Run a worker in an event loop of its own until a signal stops it (or it is idle): how many jobs it ran."""
-        from .worker.alone import run_alone
+        from .worker.alone import refuse_in_loop, run_alone
+
+        refuse_in_loop()
 
         worker = self.worker(
             queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,

@@ -35,6 +35,7 @@ def task_decorator(register: Callable[[Task[..., Any]], None]) -> Decorator:
         labels: Mapping[str, str] | Callable[..., Mapping[str, str] | None] | None = None,
         retry_on: Errors | None = None,
         fail_on: Errors | None = None,
+        **unknown: Any,
     ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", max_attempts=5)`.
 
@@ -43,6 +44,9 @@ def task_decorator(register: Callable[[Task[..., Any]], None]) -> Decorator:
         each job of the task; each may be a function of the arguments. `retry_on` and `fail_on` name exception types:
         only the former are retried, the latter never.
         """
+        if unknown:
+            known = ", ".join(sorted(TaskOptions.__struct_fields__))
+            raise TypeError(f"unknown option {', '.join(sorted(unknown))} of a task; there are: {known}")
         if callable(name):
             return task()(name)
         options = TaskOptions(

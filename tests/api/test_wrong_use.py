@@ -183,3 +183,13 @@ async def test_an_attempt_without_a_job_says_so(app: Windlass) -> None:
 def test_one_task_cannot_replace_the_input_of_another() -> None:
     with pytest.raises(InvalidInput, match="scope='type'"):
         Unique("key", until="claimed", on_conflict="replace", scope="app")
+
+
+async def test_run_worker_in_an_event_loop_names_the_other(fresh_sqlite_url: str) -> None:
+    with pytest.raises(WindlassError, match="await arun_worker"):
+        Windlass(fresh_sqlite_url).run_worker(until_idle=True)
+
+
+def test_an_unknown_option_of_a_task_is_named_with_those_that_there_are(fresh_sqlite_url: str) -> None:
+    with pytest.raises(TypeError, match=r"unknown option retries of a task; there are: .*max_attempts"):
+        Windlass(fresh_sqlite_url).task(retries=3)  # type: ignore[call-overload]

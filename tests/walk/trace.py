@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -61,7 +63,7 @@ def walk(app: Windlass) -> list[str]:
 def _walk_once(app: Windlass, tracer: Tracer) -> list[str]:
     tracer.files = {}
     try:
-        assert app.enqueue("greet", {"name": "Ada"}).result() == "hello Ada"
+        assert app.enqueue("greet", {"name": "Ada"}).result(timeout=30) == "hello Ada"
         return list(tracer.files)
     finally:
         tracer.files = None
@@ -87,3 +89,19 @@ def _working(app: Windlass) -> Iterator[None]:
     finally:
         loops[0].call_soon_threadsafe(stop.set)
         thread.join()
+
+
+def walk_alone(url: str) -> list[str]:
+    """In a process of its own: a profile function and the greenlets of other tests do not go together."""
+    command = [sys.executable, "-m", "tests.walk.trace", url]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=90, check=True
+    )
+    files: list[str] = json.loads(done.stdout)
+    return files
+
+
+if __name__ == "__main__":
+    walked = Windlass(sys.argv[1])
+    print(json.dumps(walk(walked)))
+    walked.close()

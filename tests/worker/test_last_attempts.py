@@ -291,7 +291,7 @@ async def test_a_time_limit_that_ends_before_the_store_has_answered_spends_no_at
 
     def away(leases: Sequence[Lease]) -> Operation[list[Refusal]]:
         tries.append(1)
-        if len(tries) < 8:
+        if len(tries) < 5:
             raise StoreUnavailable("away")
         return (yield from begin(leases))
 

@@ -7,12 +7,14 @@ is gone. The second leaves it `HURRY_SECONDS`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
+from ..errors import WindlassError
 from .loops import runner
 from .stopping import ENDING_SECONDS, HURRY_SECONDS
 from .watchdog import Watchdog, leave
@@ -51,6 +53,14 @@ class StopSignals:
         stopping.heard()
         if self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(stopping.hurry_up if hurry else stopping.begin)
+
+
+def refuse_in_loop() -> None:
+    with contextlib.suppress(RuntimeError):  # no loop runs in this thread
+        asyncio.get_running_loop()
+        raise WindlassError(
+            "run_worker() has its own event loop, and one runs in this thread already: await arun_worker() instead"
+        )
 
 
 def run_alone(
