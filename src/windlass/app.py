@@ -276,12 +276,12 @@ class Windlass(Engine):
         """Run a worker in an event loop of its own until a signal stops it (or it is idle): how many jobs it ran."""
         from .worker.alone import refuse_in_loop, run_alone
 
-        refuse_in_loop()
-
         worker = self.worker(
             queues, concurrency, poll_interval=poll_interval, rescue_interval=rescue_interval, grace=grace,
             until_idle=until_idle, max_jobs=max_jobs,
         )  # fmt: skip
+
+        refuse_in_loop()
 
         async def work() -> int:
             try:

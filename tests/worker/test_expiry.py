@@ -117,7 +117,7 @@ async def test_a_job_that_is_due_and_cannot_be_had_is_not_asked_for_without_paus
 
     await app.aenqueue("somebody_elses", {})
     rounds = 0
-    async with app.worker(poll_interval="60s") as worker:
+    async with app.worker(poll_interval="10s") as worker:
         await until(lambda: hasattr(worker, "pump") and worker.pump.turn.idle)
         act = worker.pump._act
 
