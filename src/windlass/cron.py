@@ -7,6 +7,7 @@ gap. A line with a star in the hour or the minute keeps its interval.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -33,12 +34,12 @@ SECOND, MILLISECOND = timedelta(seconds=1), timedelta(milliseconds=1)
 ACCEPTED = f"give five fields (minute, hour, day, month, weekday), one of {', '.join(SHORT)}, or @every and a duration"
 
 
-class Cron:
+class Cron(ABC):
     """The ticks of one line in one timezone. All ticks are in UTC."""
 
+    @abstractmethod
     def after(self, moment: datetime) -> datetime:
         """The first tick after this moment. `InvalidInput` if there is none."""
-        raise NotImplementedError
 
     def following(self, moment: datetime) -> Iterator[datetime]:
         while True:
