@@ -25,6 +25,7 @@ T = TypeVar("T")
 Values = Sequence[Any] | dict[str, Any]
 
 ENDING = ("commit", "rollback", "close", "executescript")  # the last commits before it begins
+USE_SECONDS = 1.0  # that we wait for a statement of another thread
 STOP_SECONDS = 5.0  # for statements of other threads to end, once they are interrupted
 IN_USE = "another thread is still using the connection of this block: let it end before the block does"
 REFUSAL = (
@@ -39,7 +40,8 @@ class BlockConnection:
     def __init__(self, raw: sqlite3.Connection, address: str) -> None:
         self.raw, self.address, self.ended = raw, address, False
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
-        self._threads: list[int] = []  # that execute a statement just now
+        # One thread at a time: sqlite3 crashes if a cursor is closed while another thread uses it.
+        self._lock = threading.RLock()
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self.cursor().execute(sql, values)
@@ -48,33 +50,30 @@ class BlockConnection:
         return self.cursor().executemany(sql, values)
 
     def cursor(self) -> BlockCursor:
-        cursor = self.raw.cursor(BlockCursor)
-        cursor.block = self
-        self._cursors.add(cursor)
-        return cursor
-
-    def close_cursors(self) -> bool:
-        """A cursor with unread rows keeps the file locked, also after the connection is closed. Whether all are closed:
-        one that another thread is just using cannot be."""
-        closed = True
-        for cursor in list(self._cursors):
-            try:
-                cursor.close()
-            except sqlite3.ProgrammingError:
-                closed = False
-        return closed
+        with self._lock:
+            cursor = self.raw.cursor(BlockCursor)
+            cursor.block = self
+            self._cursors.add(cursor)
+            return cursor
 
     def stop_statements(self) -> bool:
-        """Interrupt what other threads do on this connection: whether there was any. They can begin nothing new."""
-        if self.close_cursors():
-            return False
-        deadline = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < deadline:
+        """Interrupt the statements of other threads: whether there were any. This thread has the connection to itself
+        then, and the others can begin no statement, because the block has ended."""
+        interrupted, deadline = False, time.monotonic() + STOP_SECONDS
+        while not self._lock.acquire(timeout=0.01):
+            interrupted = True
             self.raw.interrupt()
-            if self.close_cursors():
-                break
-            time.sleep(0.001)
-        return True
+            if time.monotonic() > deadline:
+                raise Conflict(IN_USE)
+        return interrupted
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def close_cursors(self) -> None:
+        """A cursor with unread rows keeps the file locked, also after the connection is closed."""
+        for cursor in list(self._cursors):
+            cursor.close()
 
     def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
         return self.execute(sql, values).fetchall()
@@ -85,31 +84,35 @@ class BlockConnection:
         return getattr(self.raw, name)
 
     @contextmanager
-    def executing(self) -> Iterator[None]:
-        self._threads.append(threading.get_ident())
-        try:
-            yield
-        finally:
-            self._threads.remove(threading.get_ident())
-
-    def check_unused(self) -> None:
-        """To end the block would wait for such a statement, however long it takes."""
-        if any(thread != threading.get_ident() for thread in list(self._threads)):
+    def alone(self) -> Iterator[None]:
+        """For our own statements. They wait only a moment for a statement of another thread."""
+        if not self._lock.acquire(timeout=USE_SECONDS):
             raise Conflict(IN_USE)
+        try:
+            with self.unended():
+                yield
+        finally:
+            self._lock.release()
 
     @contextmanager
     def unended(self) -> Iterator[None]:
         """A statement after the end of the block's transaction would be a transaction of its own."""
-        if self.ended:
-            raise Conflict("the block has ended: its connection cannot be used any more")
-        if not self.raw.in_transaction:
-            raise Conflict("SQLite has rolled this block back by itself (a full disk, OR ROLLBACK): let it end")
-        try:
+        with self._lock:
+            if self.ended:
+                raise Conflict("the block has ended: its connection cannot be used any more")
+            if not self.raw.in_transaction:
+                raise Conflict("SQLite has rolled this block back by itself (a full disk, OR ROLLBACK): let it end")
+            try:
+                yield
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
+                    raise
+                raise Conflict(REFUSAL) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._lock:
             yield
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
-                raise
-            raise Conflict(REFUSAL) from error
 
 
 class BlockCursor(sqlite3.Cursor):
@@ -120,17 +123,33 @@ class BlockCursor(sqlite3.Cursor):
         return self.block
 
     def execute(self, sql: str, values: Any = (), /) -> BlockCursor:
-        with self.block.unended(), self.block.executing():
+        with self.block.unended():
             super().execute(sql, values)
         return self
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> BlockCursor:
-        with self.block.unended(), self.block.executing():
+        with self.block.unended():
             super().executemany(sql, values)
         return self
 
     def executescript(self, script: str, /) -> NoReturn:
         raise Conflict(f"executescript: {REFUSAL}")
+
+    def fetchone(self) -> Any:
+        with self.block.reading():
+            return super().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        with self.block.reading():
+            return super().fetchmany(self.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Any]:
+        with self.block.reading():
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        with self.block.reading():
+            return super().__next__()
 
 
 # The block around this code. It has locked its file, so a write on another connection here would wait for ever.
@@ -217,9 +236,10 @@ def begin(connection: sqlite3.Connection, path: str) -> None:
 def finish(block: BlockConnection, path: str, *, commit: bool) -> None:
     connection = block.raw
     with gate.inside(), mapped(path):
+        interrupted = block.stop_statements()
         try:
-            interrupted = block.stop_statements()
             connection.set_authorizer(None)
+            block.close_cursors()
             if commit and interrupted:
                 raise Conflict(IN_USE)
             if commit:
@@ -228,6 +248,7 @@ def finish(block: BlockConnection, path: str, *, commit: bool) -> None:
             if connection.in_transaction:
                 connection.rollback()
             connection.close()
+            block.release()
 
 
 @contextmanager

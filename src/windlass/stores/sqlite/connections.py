@@ -124,8 +124,7 @@ class SqliteConnections:
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         if isinstance(connection, BlockConnection):
             kind = MemoryLink if self.in_memory else None
-            connection.check_unused()
-            with connection.unended(), borrow(connection.raw, kind) as link:
+            with connection.alone(), borrow(connection.raw, kind) as link:
                 drive(self._check_file(connection.address), link)
                 return drive(make(), link)
         with borrow(connection) as link:
