@@ -312,3 +312,30 @@ def test_errors_of_the_server_are_ours_and_say_whether_to_try_again(fresh_postgr
             app.store.connections.run(lambda: ask(raising.format(state)))  # noqa: B023
         assert isinstance(caught.value, StoreUnavailable) == (kind is not InvalidInput), state
     app.close()
+
+
+@pytest.mark.parametrize("ends", ["stopped", "cancelled"])
+async def test_a_worker_that_ends_before_its_store_has_answered_leaves_nothing_behind(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    app, answer, opened = Windlass(fresh_sqlite_url), asyncio.Event(), list[str]()
+
+    async def slowly() -> None:
+        await answer.wait()
+        opened.append("answered")
+
+    monkeypatch.setattr(app, "aprepare", slowly)
+    worker = app.worker()
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0.1)
+    if ends == "stopped":
+        worker.stop()
+        assert await asyncio.wait_for(running, 5) == 0
+    else:
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    answer.set()
+    await asyncio.sleep(0.1)
+    assert opened == []
+    await app.aclose()

@@ -183,4 +183,9 @@ async def test_a_worker_until_idle_rescues_before_it_ends(app: Windlass) -> None
     assert await app.aclaim(1, lease="100ms", worker="one that is gone")
     await asyncio.sleep(0.3)
     await asyncio.wait_for(app.arun_worker(until_idle=True), 20)
+    assert (await job.arefresh()).state != "running"
+    async with asyncio.timeout(20):  # rescued jobs start a little apart from each other, so it may not have been due
+        while not (await job.arefresh()).finished:
+            await asyncio.sleep(0.05)
+            await app.arun_worker(until_idle=True)
     assert await job.aresult(timeout=5) == "done"

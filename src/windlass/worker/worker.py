@@ -118,14 +118,17 @@ class Worker:
     async def _opened(self) -> bool:
         """False if the worker is stopped before its store has answered."""
         opening, stopped = asyncio.create_task(self._open()), asyncio.create_task(self.stopping.asked.wait())
-        await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not opening.done():
+        try:
+            await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:  # also if this task is cancelled: a worker that opens alone would run without an end
+            stopped.cancel()
+            is_open = opening.done()
             opening.cancel()
+        if is_open:
+            await opening
+        else:
             await asyncio.wait([opening], timeout=1.0)
-            return False
-        await opening
-        return True
+        return is_open
 
     async def _open(self) -> None:
         refuse_in_child()
