@@ -58,19 +58,26 @@ class Claimer:
         return jobs
 
     async def _fill_from(self, queue: str) -> int:
-        """For free slots any job, also a last attempt. Then jobs that may wait in the buffer."""
-        jobs = 0
+        """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,
+        one claim serves both, and a claim for last attempts comes only now and then."""
+        jobs = await self._prefetch(queue) if self.cursor(queue).is_long(time.monotonic()) else 0
         wanted = self.ledger.room_for_slots(queue)
         if wanted > 0 and not self.closed:
             attempts = await self.claim(queue, wanted, prefetch=False)
             self.buffer.hand(attempts)
-            jobs = len(attempts)
-        ahead = self.ledger.room_ahead(queue)
-        if jobs >= wanted and ahead > 0 and not self.closed:
-            attempts = await self.claim(queue, ahead, prefetch=True)
-            self.buffer.put(attempts)
+            self.cursor(queue).slots_served_at = time.monotonic()
             jobs += len(attempts)
-        return jobs
+            if len(attempts) < wanted:
+                return jobs
+        return jobs + await self._prefetch(queue)
+
+    async def _prefetch(self, queue: str) -> int:
+        ahead = self.ledger.room_ahead(queue)
+        if ahead <= 0 or self.closed:
+            return 0
+        attempts = await self.claim(queue, ahead, prefetch=True)
+        self.buffer.put(attempts)
+        return len(attempts)
 
     async def claim(self, queue: str, limit: int, *, prefetch: bool) -> list[Attempt]:
         """Up to `limit` attempts, each with its place. `prefetch`: they may wait, so last attempts are left alone."""

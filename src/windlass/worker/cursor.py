@@ -11,6 +11,7 @@ from ..call import check_name
 from ..errors import InvalidInput
 from ..job import Job
 from ..stores.store import Position
+from .turn import LAST_ATTEMPTS_SECONDS
 
 FRESH_SECONDS = 0.1
 TIMES = 10
@@ -32,6 +33,7 @@ class QueueCursor:
     after: Position | None = None
     stuck: bool = False  # this worker cannot run any job that is due there
     hinted: bool = False  # a hint has named the queue since
+    slots_served_at: float = 0.0  # when a claim last took any job, also last attempts
     _from_start_at: float = 0.0
     _took: float = 0.0
 
@@ -42,6 +44,10 @@ class QueueCursor:
     def wake(self) -> None:
         """A hint names this queue. The job may be for later, so the queue is claimed from until that proves useless."""
         self.hinted, self.stuck = True, False
+
+    def is_long(self, now: float) -> bool:
+        """The last claim found as many jobs as it wanted. Not when it is time to look for last attempts."""
+        return self.after is not None and now - self.slots_served_at < LAST_ATTEMPTS_SECONDS
 
     def position(self, now: float) -> Position | None:
         stale = now - self._from_start_at > max(FRESH_SECONDS, TIMES * self._took)

@@ -129,8 +129,8 @@ class Executor:
                 result = error
             break
         attempt.task = None
-        if not isinstance(result, BlockRefused):
-            self.refused_blocks.forget(job)
+        if self.refused_blocks.counts and not isinstance(result, BlockRefused):
+            self.refused_blocks.counts.pop(job.id, None)
         if self.threads.closed and attempt.interrupter is not None:
             return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:

@@ -52,6 +52,7 @@ class Outbox:
         self.app, self.ledger, self.bell, self.written, self.name = app, ledger, bell, written, name
         self.writer = Writer(self._send, self._renew, self._more, self._apart_changed)
         self.waiting: list[Ended] = []
+        self._bytes = 0  # of those that wait
         self._in_hand: list[Ended] = []  # being written, all together
         self._room = asyncio.Event()
         self._something = asyncio.Event()
@@ -71,7 +72,9 @@ class Outbox:
             self._something.set()
             self._nothing.clear()
         self.waiting.append((attempt, settlement))
-        self._account(1, size_of(settlement))
+        size = size_of(settlement)
+        self._bytes += size
+        self._account(1, size)
 
     def _account(self, rows: int, bytes: int) -> None:
         was_full = self.ledger.is_full
@@ -111,7 +114,9 @@ class Outbox:
     def _put_back(self, batch: list[Ended]) -> None:
         """A batch that was cut short is written again: to send it twice does no harm."""
         self.waiting = batch + self.waiting
-        self._account(len(batch), sum(size_of(settlement) for _, settlement in batch))
+        size = sum(size_of(settlement) for _, settlement in batch)
+        self._bytes += size
+        self._account(len(batch), size)
         self._something.set()
         self._nothing.clear()
 
@@ -120,15 +125,12 @@ class Outbox:
             self._nothing.set()
 
     def _next_batch(self) -> list[Ended]:
-        size = count = 0
-        for _, settlement in self.waiting[:MOST_ROWS]:
-            own = size_of(settlement)
-            if count and size + own > MOST_BYTES:
-                break
-            size += own
-            count += 1
-        batch, self.waiting = self.waiting[:count], self.waiting[count:]
-        self._account(-count, -size)
+        batch, size = self.waiting, self._bytes
+        if len(batch) > MOST_ROWS or size > MOST_BYTES:
+            batch, size = _as_many_as_fit(batch)
+        self.waiting = self.waiting[len(batch) :]
+        self._bytes -= size
+        self._account(-len(batch), -size)
         return batch
 
     # For the writer
@@ -196,6 +198,18 @@ class Outbox:
                 self._tell([], [], NextJob(job, token, began, place))
                 return True
         return False
+
+
+def _as_many_as_fit(waiting: list[Ended]) -> tuple[list[Ended], int]:
+    """The first of them, for one batch, and how many bytes they are."""
+    size = count = 0
+    for _, settlement in waiting[:MOST_ROWS]:
+        own = size_of(settlement)
+        if count and size + own > MOST_BYTES:
+            break
+        size += own
+        count += 1
+    return waiting[:count], size
 
 
 def _next_place(batch: list[Ended]) -> Place | None:

@@ -26,16 +26,16 @@ MOST_REFUSALS = 120  # in a row of one job: about half an hour
 
 class RefusedBlocks:
     def __init__(self) -> None:
-        self._counts: dict[UUID, int] = {}
+        self.counts: dict[UUID, int] = {}  # refusals in a row; the executor removes a job that ends otherwise
 
     def snooze(self, job: Job, refusal: BlockRefused) -> Snooze | BlockRefused:
         """How the attempt ends: it is given back, or the refusal counts as its failure."""
-        count = self._counts.pop(job.id, 0)
+        count = self.counts.pop(job.id, 0)
         if count >= MOST_REFUSALS:
             return refusal
-        if len(self._counts) >= MOST_COUNTED:
-            del self._counts[next(iter(self._counts))]  # the oldest
-        self._counts[job.id] = count + 1
+        if len(self.counts) >= MOST_COUNTED:
+            del self.counts[next(iter(self.counts))]  # the oldest
+        self.counts[job.id] = count + 1
         delay = min(FIRST_DELAY * 2.0 ** min(count, 30), LONGEST_DELAY) * random.uniform(0.75, 1.0)
         reason = without_secrets(job, describe_error(refusal)).message
         log.warning(
@@ -43,8 +43,3 @@ class RefusedBlocks:
             "in %.1f s: %s", job.id, job.type, delay, reason, extra=job_fields(job),
         )  # fmt: skip
         return Snooze(reason, after=delay)
-
-    def forget(self, job: Job) -> None:
-        """Its attempt has ended otherwise."""
-        if self._counts:
-            self._counts.pop(job.id, None)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from ..attempt import Attempt, Stop, current
-from ..job import JobError
+from ..job import JobError, is_last_attempt
 from ..logs import Log, job_fields
 from ..outcome import Described, Settlement, decide, give_back
 from .attempts import Attempts
@@ -28,8 +28,11 @@ Execute = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement |
 
 
 class Slots:
-    def __init__(self, buffer: Buffer, execute: Execute, attempts: Attempts) -> None:
-        self.buffer, self.execute, self.attempts, self.ledger = buffer, execute, attempts, buffer.ledger
+    """`execute` runs an attempt. `prepare` does so for a job that has blockers, or whose last attempt it is."""
+
+    def __init__(self, buffer: Buffer, execute: Execute, prepare: Execute, attempts: Attempts) -> None:
+        self.buffer, self.execute, self.prepare = buffer, execute, prepare
+        self.attempts, self.ledger = attempts, buffer.ledger
         self.ending = False
         self.tasks: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
@@ -73,7 +76,9 @@ class Slots:
             began = time.perf_counter()
             try:
                 self.attempts.begin(attempt)
-                settlement = await execute(attempt, task, began)
+                job = attempt.job
+                run = execute if job.blockers_left is None and not is_last_attempt(job) else self.prepare
+                settlement = await run(attempt, task, began)
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None

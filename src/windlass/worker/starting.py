@@ -45,13 +45,8 @@ class Starting:
         self._bytes = 0
         self._fewer_bytes = asyncio.Event()
 
-    def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Awaitable[Settlement | None]:
+    async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
         """As the executor does, once all is ready."""
-        if attempt.job.blockers_left is None and not is_last_attempt(attempt.job):
-            return self._execute(attempt, slot, began)
-        return self._prepare(attempt, slot, began)
-
-    async def _prepare(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
         size = 0
         try:
             if attempt.job.blockers_left is not None:

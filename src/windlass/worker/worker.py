@@ -144,7 +144,7 @@ class Worker:
         self.outcomes = Outcomes(self.claimer, self.tally, self.events, self.poll_seconds)
         self.attempts = Attempts(self.claimer, self.outcomes, self.events, self.stopping)
         self.outbox = self.attempts.outbox
-        self.slots = Slots(self.buffer, self.starting.execute, self.attempts)
+        self.slots = Slots(self.buffer, self.executor.execute, self.starting.execute, self.attempts)
         self.pump = Pump(
             self.claimer, self.bell, self.attempts.give_back, poll_seconds=self.poll_seconds, until_idle=self.until_idle
         )

@@ -25,7 +25,7 @@ class RowReader:
     ) -> None:
         self.to_uuid = to_uuid
         self.width = len(columns.read)
-        self.claim_order = itemgetter(*(columns.position(name) for name in ("rank", "run_at", "id")))
+        self._order = itemgetter(*(columns.position(name) for name in ("rank", "run_at", "id")))
         self._conversions = [(columns.position(name), change) for name, change in convert.items()]
         self._job_of_new = _job_of_new(columns)
 
@@ -37,6 +37,11 @@ class RowReader:
         for position, change in self._conversions:
             fields[position] = change(fields[position])
         return Job(*fields)
+
+    def claim_order(self, row: Row) -> Any:
+        """By rank, time and id. UUIDs are compared as integers, which is quicker."""
+        rank, run_at, id = self._order(row)
+        return rank, run_at, id.int if type(id) is UUID else id
 
     def new_job(self, job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
         """A job that was just added, without reading it back."""

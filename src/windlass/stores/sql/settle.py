@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TypeVar
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from .dialect import Dialect, Part
 from .status import Statuses, refusal_reason
 
 S = TypeVar("S", Settlement, Lease, Note)
+_ID = attrgetter("id.int")  # to compare integers is quicker than to compare UUIDs
 
 
 class Settlements(Part):
@@ -85,8 +87,8 @@ class Settlements(Part):
 
 def in_rounds(items: Sequence[S]) -> list[list[S]]:
     """In id order, and in rounds in which no job is named twice: a worker may settle two attempts of one job."""
-    left = sorted(items, key=lambda item: item.id.int)
-    if len({item.id.int for item in left}) == len(left):
+    left = sorted(items, key=_ID)
+    if len(set(map(_ID, left))) == len(left):
         return [left] if left else []
     rounds: list[list[S]] = []
     while left:
