@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID, uuid4
 
 from ..app import Windlass
@@ -60,16 +60,17 @@ class Claimer:
     async def _fill_from(self, queue: str) -> int:
         """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,
         one claim serves both, and a claim for last attempts comes only now and then."""
-        jobs = await self._prefetch(queue) if self.cursor(queue).is_long(time.monotonic()) else 0
-        wanted = self.ledger.room_for_slots(queue)
-        if wanted > 0 and not self.closed:
-            attempts = await self.claim(queue, wanted, prefetch=False)
-            self.buffer.hand(attempts)
-            self.cursor(queue).slots_served_at = time.monotonic()
-            jobs += len(attempts)
-            if len(attempts) < wanted:
-                return jobs
-        return jobs + await self._prefetch(queue)
+        is_long = self.cursor(queue).is_long(time.monotonic())
+        prefetched = await self._prefetch(queue) if is_long or not self.ledger.room_for_slots(queue) else None
+        wanted = self.ledger.room_for_slots(queue)  # perhaps for a slot that was kept meanwhile
+        if wanted <= 0 or self.closed:
+            return prefetched or 0
+        attempts = await self.claim(queue, wanted, prefetch=False)
+        self.buffer.hand(attempts)
+        self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
+        if prefetched is None and len(attempts) == wanted:
+            prefetched = await self._prefetch(queue)
+        return len(attempts) + (prefetched or 0)
 
     async def _prefetch(self, queue: str) -> int:
         ahead = self.ledger.room_ahead(queue)
@@ -133,10 +134,9 @@ class Claimer:
 
     # Claims whose answers were lost
 
-    async def adopt(self) -> list[Attempt]:
-        """The jobs that such claims took, if they were carried out. Look until there is an answer and it is too late
-        for them to be carried out."""
-        attempts: list[Attempt] = []
+    async def adopt(self, take: Callable[[list[Attempt]], None]) -> None:
+        """Find the jobs that such claims took, if they were carried out, until it is too late for that. `take` gets the
+        jobs of each claim at once: the look for the next claim may fail."""
         for claim in list(self.unanswered):
             jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(claim.token))  # noqa: B023
             new = claim.found(jobs, time.monotonic())
@@ -146,8 +146,7 @@ class Claimer:
                 log.warning(
                     "%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name}
                 )
-                attempts += self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new)))
-        return attempts
+                take(self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new))))
 
     # Looks at the queues
 
