@@ -19,6 +19,8 @@ from .ledger import Place
 
 log = Log("windlass.worker")
 
+ROUND_SECONDS = 0.1  # for claims from many queues in one turn
+
 
 class Claimer:
     def __init__(
@@ -48,14 +50,24 @@ class Claimer:
         for cursor in self.cursors.values() if reasons.any_queue else ():
             cursor.hinted = True
 
-    async def fill(self, queues: Iterable[str], beside: Iterable[str] = ()) -> int:
-        """Claim from each queue in turn, save those `beside` of which no more was heard: how many jobs."""
-        jobs = 0
-        for queue in queues:
-            cursor = self.cursor(queue)
-            if (queue not in beside or cursor.hinted) and cursor.is_worth_a_claim():
-                jobs += await self._fill_from(queue)
-        return jobs
+    async def fill(self, queues: Iterable[str]) -> int:
+        """Claim from each of these queues: how many jobs."""
+        return sum([await self._fill_from(queue) for queue in queues if self.cursor(queue).is_worth_a_claim()])
+
+    async def fill_round(self, queues: Iterable[str], done: Iterable[str]) -> tuple[int, bool]:
+        """Claim from the queues in turn, without those that are `done` and of which no more was heard: how many jobs,
+        and whether all queues had their turn. First come those that a hint has named, then those that were looked at
+        the longest time ago. While many queues have work, the round ends early: hints and admissions wait for it."""
+        jobs, until = 0, time.monotonic() + ROUND_SECONDS
+        for cursor in sorted(map(self.cursor, queues), key=lambda cursor: (not cursor.hinted, cursor.looked_at)):
+            if cursor.queue in done and not cursor.hinted:
+                continue
+            if jobs and time.monotonic() > until:
+                return jobs, False
+            cursor.looked_at = time.monotonic()
+            if cursor.is_worth_a_claim():
+                jobs += await self._fill_from(cursor.queue)
+        return jobs, True
 
     async def _fill_from(self, queue: str) -> int:
         """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,

@@ -38,13 +38,15 @@ from ..policy import DEFAULT
 from ..task import Task
 from .deadline import Deadline
 from .processes import ChildProcesses
-from .refused_blocks import RefusedBlocks
 from .threads import Threads
+from .unspent import MOST_REFUSALS, Unspent
 
 log = Log("windlass.worker")
 
 BLOCK_TRIES = 10  # of a handler whose transaction met another's
 BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 2.0  # seconds, the first doubled from try to try, taken in part at random
+THREADLESS_SECONDS = 1.0  # until a handler is tried again for which the system had no thread
+MOST_CANCELLED = 10  # times in a row that other code may cancel a job's task before that counts as its failure
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
@@ -59,7 +61,7 @@ class Executor:
         self.app = app
         self.threads = Threads()
         self.processes = ChildProcesses(self.threads)
-        self.refused_blocks = RefusedBlocks()
+        self.unspent = Unspent()
         self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
 
     def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
@@ -86,8 +88,7 @@ class Executor:
         async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
-            if attempt.begin is not None:
-                await attempt.begin()
+            await self._begin_in_thread(attempt)
             return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
 
         async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
@@ -100,6 +101,19 @@ class Executor:
         for middleware in reversed(self.app.middlewares):
             call = _around(middleware, call)
         return call
+
+    async def _begin_in_thread(self, attempt: Attempt) -> None:
+        """First a thread, then the mark of a last attempt: without a thread the attempt has not begun."""
+        try:
+            self.threads.reserve()
+        except RuntimeError as error:
+            raise Snooze(f"no thread can be started: {error}", after=THREADLESS_SECONDS) from error
+        try:
+            if attempt.begin is not None:
+                await attempt.begin()
+        except BaseException:
+            self.threads.unreserve()
+            raise
 
     async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
         """The settlement to write, or None if the attempt has lost its lease. `slot` is the task that this runs in."""
@@ -129,8 +143,10 @@ class Executor:
                 result = error
             break
         attempt.task = None
-        if self.refused_blocks.counts and not isinstance(result, BlockRefused):
-            self.refused_blocks.counts.pop(job.id, None)
+        if type(result) is asyncio.CancelledError and attempt.stop is None and slot.cancelling():
+            result = self.unspent.snooze(job, result, "other code has cancelled its task", MOST_CANCELLED)
+        elif self.unspent.counts and not isinstance(result, BlockRefused):
+            self.unspent.counts.pop(job.id, None)
         if self.threads.closed and attempt.interrupter is not None:
             return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:
@@ -168,7 +184,7 @@ class Executor:
         if isinstance(result, LeaseLost):
             return None
         if isinstance(result, BlockRefused):
-            result = self.refused_blocks.snooze(job, result)
+            result = self.unspent.snooze(job, result, "the store did not take its transaction", MOST_REFUSALS)
         if isinstance(result, str):
             settlement = decide(job, attempt.token, result, random=random.random)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from ..logs import Log
@@ -20,6 +20,20 @@ def runner() -> asyncio.Runner:
     except ImportError:
         return asyncio.Runner()
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """`runner.run`, also if a task or callback of a handler raises SystemExit or KeyboardInterrupt. These leave the
+    loop, and the loop is run again: all other jobs run in it."""
+    loop = runner.get_loop()
+    task = loop.create_task(work)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if task.done():
+                raise
+            log.error("%s in a task or callback of a handler: the worker continues", type(error).__name__)
 
 
 async def keep_on(work: Callable[[], Awaitable[T]], is_over: Callable[[], bool]) -> T:

@@ -80,6 +80,10 @@ class ChildProcesses:
     async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
         try:
             loop = asyncio.get_running_loop()
+            try:
+                self._threads.reserve()
+            except RuntimeError as error:
+                raise NotBegun(f"no thread can be started: {error}") from error
             answer: tuple[str, Any] = await self._threads.run(
                 attempt, lambda: child.run(place, attempt, loop), child.kill
             )

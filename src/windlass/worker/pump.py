@@ -71,12 +71,11 @@ class Pump:
         room = first + self.ledger.room()
         if plan.keep_slot:
             self.buffer.keep_slots(1)
-        shift = turn.number % max(1, len(queues))
         try:
-            jobs = first + await self.claimer.fill([*queues[shift:], *queues[:shift]], beside=plan.first)
+            jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
         finally:
             self.buffer.hand([])  # slots that are still kept take prefetched jobs again
-        turn = turn.claimed(room, jobs)
+        turn = turn.claimed(room, first + jobs, saw_all)
         if turn.must_ask_when_due:
             turn = await self._ask_when_due(turn)
         self.turn = turn

@@ -16,7 +16,7 @@ from typing import Any, cast
 from ..attempt import Attempt, Stop, current
 from ..job import JobError, is_last_attempt
 from ..logs import Log, job_fields
-from ..outcome import Described, Settlement, decide, give_back
+from ..outcome import Described, Settlement, decide, give_back, name_of
 from .attempts import Attempts
 from .buffer import Buffer
 
@@ -105,8 +105,11 @@ def _settle_unrun(attempt: Attempt, error: BaseException) -> Settlement | None:
     job = attempt.job
     if attempt.stop is Stop.LEASE_LOST:
         return None
-    if attempt.stop is Stop.SHUTDOWN or isinstance(error, asyncio.CancelledError):
+    # No isinstance, no traceback: an error's class may raise as it is looked at.
+    if attempt.stop is Stop.SHUTDOWN or issubclass(type(error), asyncio.CancelledError):
         return give_back(job, attempt.token)
-    log.error("job %s: its attempt ended in an error of the worker's", job.id, exc_info=error, extra=job_fields(job))
-    described = Described(JobError(type(error).__name__, "the worker could not tell how the attempt ended"))
+    described = Described(JobError(name_of(error), "the worker could not tell how the attempt ended"))
+    log.error(
+        "job %s: its attempt ended in an error of the worker's: %s", job.id, described.error, extra=job_fields(job)
+    )
     return decide(job, attempt.token, described, random=random.random)

@@ -52,6 +52,7 @@ class Turn:
     # Seen by the last look
     room: int = 0
     jobs: int = 0
+    saw_all: bool = True  # every queue had its turn
     all_slots_were_free: bool = False
     was_urged: bool = True
     due_in: float | None = None  # seconds until a known job is due; None: no job waits for its time
@@ -74,12 +75,12 @@ class Turn:
     @property
     def idle(self) -> bool:
         """It had room, and claimed nothing."""
-        return self.room > 0 and self.jobs == 0
+        return self.room > 0 and self.jobs == 0 and self.saw_all
 
     @property
     def took_all(self) -> bool:
         """It claimed less than it had room for: as far as this worker knows, no other job waits."""
-        return self.number > 0 and self.jobs < self.room
+        return self.number > 0 and self.jobs < self.room and self.saw_all
 
     def seems_locked(self, now: float) -> bool:
         """A job is due and could not be claimed, perhaps because another transaction has locked it for a moment."""
@@ -120,9 +121,9 @@ class Turn:
         seconds = min(self.poll_seconds, LOCKED_SECONDS)
         return replace(self, recheck_at=now + self.poll_seconds, check_at=now + seconds)
 
-    def claimed(self, room: int, jobs: int) -> Turn:
+    def claimed(self, room: int, jobs: int, saw_all: bool = True) -> Turn:
         """All claims of this turn together."""
-        turn = replace(self, room=room, jobs=jobs)
+        turn = replace(self, room=room, jobs=jobs, saw_all=saw_all)
         if turn.idle:
             admit_at = turn.admit_at if turn.admission_blocked else 0.0
             return replace(turn, find_queues_at=0.0, admit_at=admit_at)

@@ -178,6 +178,13 @@ class Worker:
         return self.attempts.running if hasattr(self, "attempts") else set()
 
     @property
+    def leaves_nothing(self) -> bool:
+        """If the process ended now, no job would wait for its lease to end."""
+        is_open = hasattr(self, "outbox")
+        is_clean = self.ledger.is_empty and not self.left_behind
+        return is_clean and not (is_open and (self.claimer.unanswered or not self.outbox.is_empty))
+
+    @property
     def started(self) -> int:
         return self.ledger.started
 

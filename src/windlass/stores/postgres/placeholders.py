@@ -16,6 +16,9 @@ RING_DAYS = 30  # a slot of the ring, with jobs that are kept for so long at mos
 # As text: the driver has no loader for the enum, and a payload is decoded by its task.
 READ = {"state": "j.state::text", "input": "j.input::text", "chain_id": "nullif(j.chain_id, j.id)"}
 
+# The driver gives a `json` as text (`arrays.register`).
+CLAIMED = {"chain_id": READ["chain_id"]}
+
 ENQUEUE = {
     "state": "$state::{state}",
     "run_at": "greatest(coalesce($run_at, {now}) + make_interval(secs => $delay_seconds), "
@@ -99,7 +102,14 @@ def of_columns(columns: Columns) -> dict[str, str]:
     renderer = Renderer(columns, "postgres")
     given, of_next = renderer.used(Use.GIVEN), renderer.used(Use.GIVEN, Use.PLAIN)
     shared = renderer.placeholders(
-        read=READ, alias="j.", enqueue=ENQUEUE_ONE, parameter=parameter, history=HISTORY, ended="", retry=RETRY
+        read=READ,
+        claimed=CLAIMED,
+        alias="j.",
+        enqueue=ENQUEUE_ONE,
+        parameter=parameter,
+        history=HISTORY,
+        ended="",
+        retry=RETRY,
     )
     return shared | {
         "enqueued_rows": renderer.values(Use.ENQUEUE, ENQUEUE, lambda column: column.name),

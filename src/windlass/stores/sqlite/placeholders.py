@@ -78,6 +78,6 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
 def of_columns(columns: Columns) -> dict[str, str]:
     renderer = Renderer(columns, "sqlite")
     return renderer.placeholders(
-        read=READ, alias="", enqueue=ENQUEUE, parameter=lambda column: f":{column.name}", history=HISTORY,
+        read=READ, claimed=READ, alias="", enqueue=ENQUEUE, parameter=lambda column: f":{column.name}", history=HISTORY,
         ended="j.", retry=RETRY,
     )  # fmt: skip

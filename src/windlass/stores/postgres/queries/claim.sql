@@ -42,5 +42,5 @@ WHERE {hurry} j.ctid = ANY(ARRAY(
     ) AS measured
     WHERE measured.total <= :max_bytes::bigint OR measured.total = measured.bytes
 ))
-RETURNING {live_columns}
+RETURNING {claimed_columns}
 {tail}

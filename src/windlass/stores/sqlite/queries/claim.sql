@@ -36,4 +36,4 @@ WHERE rowid IN (
     )
     WHERE total <= :max_bytes OR total = bytes
 )
-RETURNING {live_columns}
+RETURNING {claimed_columns}
