@@ -166,6 +166,7 @@ class Executor:
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
         if isinstance(result, LeaseLost):
+            attempt.stop = Stop.LEASE_LOST  # the handler was the first to find out
             return None
         if isinstance(result, BlockRefused):
             result = self.refused_blocks.snooze(job, result)
