@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from windlass import Attempt, Fail, Retry, Snooze, Windlass
+from windlass import Attempt, Continue, Fail, Retry, Snooze, Windlass
 from windlass.events import EVENTS, BatchEvent, Event
 from windlass.outcome import give_back
 from windlass.worker import events, leases
@@ -104,6 +104,20 @@ async def test_batch_events_count_claims_and_settlements(app: Windlass) -> None:
     assert {event.prefetch for event in claims} == {False, True}
     assert not claims[0].prefetch
     assert {(event.queue, event.prefetch, event.refused) for event in batches} == {(None, False, 0)}
+
+
+async def test_a_chain_that_one_worker_continues_is_settled_job_by_job(app: Windlass) -> None:
+    heard = listen(app, "settled", "completed", "started")
+
+    @app.task
+    async def count(n: int) -> Continue[int] | int:
+        return Continue(count.call(n - 1)) if n else 0
+
+    await count.aenqueue(5)
+    await run(app)
+    assert [(event.count, event.refused) for event in heard["settled"]] == [(1, 0)] * 6
+    assert len(heard["completed"]) == len(heard["started"]) == 6
+    assert all(event.wait is not None for event in heard["started"])
 
 
 async def rescue(app: Windlass) -> None:
