@@ -66,6 +66,7 @@ class Attempt:
         "next_place",
         "noted",
         "place",
+        "ran_seconds",
         "recorded",
         "renewal",
         "settled",
@@ -94,6 +95,7 @@ class Attempt:
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
         self.renewal: Future[None] | None = None  # the renewal of its lease that is under way
+        self.ran_seconds: float | None = None  # how long the worker ran it, once it has ended
         self.place: Place | None = None  # in the ledger of the worker that runs it
         self.next_place: Place | None = None  # for the next job of its chain
         self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back

@@ -14,6 +14,7 @@ from ..stores.store import ClaimRequest
 from .bell import ALWAYS, Reasons
 from .buffer import Buffer
 from .cursor import FORGET_SECONDS, QueueCursor, Unanswered
+from .events import Events
 from .leases import Leases
 from .ledger import Place
 
@@ -24,9 +25,10 @@ ROUND_SECONDS = 0.1  # for claims from many queues in one turn
 
 class Claimer:
     def __init__(
-        self, app: Windlass, buffer: Buffer, leases: Leases, name: str, queues: Mapping[str, int | None] | None
-    ) -> None:
-        self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
+        self, app: Windlass, buffer: Buffer, leases: Leases, events: Events, name: str,
+        queues: Mapping[str, int | None] | None,
+    ) -> None:  # fmt: skip
+        self.app, self.buffer, self.leases, self.events, self.name = app, buffer, leases, events, name
         self.ledger, self.bell = buffer.ledger, buffer.bell
         self.closed = False
         self.nothing_waits = False  # the last look claimed all jobs that it found
@@ -113,8 +115,11 @@ class Claimer:
         )  # until there is an answer: the server may carry it out whatever happens here
         try:
             jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
+            answered = time.monotonic()
             self.unanswered.remove(unanswered)
-            cursor.claimed(jobs, limit, began, time.monotonic(), from_start=request.after is None)
+            cursor.claimed(jobs, limit, began, answered, from_start=request.after is None)
+            if self.app.hooks:
+                self.events.claimed(queue, len(jobs), answered - began, prefetch=prefetch)
             return self._hold(jobs, token, began, places)
         finally:
             for place in places:  # those that no job has taken

@@ -182,6 +182,7 @@ class Executor:
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
         if isinstance(result, LeaseLost):
+            attempt.stop = Stop.LEASE_LOST  # the handler was the first to find out
             return None
         if isinstance(result, BlockRefused):
             result = self.unspent.snooze(job, result, "the store did not take its transaction", MOST_REFUSALS)

@@ -22,6 +22,7 @@ from ..logs import Log
 from ..outcome import Settlement
 from ..stores.store import Refusal
 from .bell import Bell, Reason
+from .events import Events
 from .ledger import Ledger, Place
 from .writer import Ended, Writer, size_of
 
@@ -48,8 +49,9 @@ Written = Callable[[list[Ended], list[Refusal], NextJob | None], None]
 class Outbox:
     """`written` is called with each batch that the store has taken, and with the refusals in it."""
 
-    def __init__(self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, name: str) -> None:
-        self.app, self.ledger, self.bell, self.written, self.name = app, ledger, bell, written, name
+    def __init__(self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, events: Events, name: str) -> None:
+        self.app, self.ledger, self.bell, self.written = app, ledger, bell, written
+        self.events, self.name = events, name
         self.writer = Writer(self._send, self._renew, self._more, self._apart_changed)
         self.waiting: list[Ended] = []
         self._bytes = 0  # of those that wait
@@ -136,13 +138,16 @@ class Outbox:
     # For the writer
 
     async def _send(self, batch: list[Ended]) -> None:
-        settlements = [settlement for _, settlement in batch]
+        settlements, began = [settlement for _, settlement in batch], time.monotonic()
         refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))
-        self._tell(batch, refusals, None)
+        self._tell(batch, refusals, None, began)
 
-    def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
+    def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None, began: float) -> None:
+        seconds = time.monotonic() - began
         try:
             self.written(batch, refusals, next_job)
+            if batch and self.app.hooks:
+                self.events.settled(len(batch), seconds, refused=len(refusals))
         except Exception:  # it is written, and must not be written again
             log.exception("%d outcomes were written, but what follows from them failed", len(batch))
 
@@ -188,14 +193,14 @@ class Outbox:
         settlement = ended[1]
         done = await self.app.arun_for_worker(lambda: self.app.store.hand_over(settlement, token, self.name))
         next_job = None if done.job is None else NextJob(done.job, token, began, place)
-        self._tell([ended], done.refusals, next_job)
+        self._tell([ended], done.refusals, next_job, began)
         return next_job is not None
 
     async def _adopt_next(self, token: UUID, began: float, place: Place) -> bool:
         """The next job, if it was claimed before the answer was lost. If the store does not say, its lease ends."""
         with suppress(WindlassError):
             for job in await self.app.arun_for_worker(lambda: self.app.store.adopt(token)):
-                self._tell([], [], NextJob(job, token, began, place))
+                self._tell([], [], NextJob(job, token, began, place), began)
                 return True
         return False
 

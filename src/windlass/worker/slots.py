@@ -82,7 +82,8 @@ class Slots:
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None
-            ledger.ran(time.perf_counter() - began)
+            attempt.ran_seconds = seconds = time.perf_counter() - began
+            ledger.ran(seconds)
             self.attempts.end(attempt, settlement)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return

@@ -136,11 +136,11 @@ class Worker:
         loop, name = asyncio.get_running_loop(), self.identity.name
         self.bell = Bell()
         self.buffer = Buffer(self.ledger, self.bell)
-        self.events = Events(self.app)
+        self.events = Events(self.app, name)
         self.executor = Executor(self.app)
         self.starting = Starting(self.app, self.executor.execute)
         self.leases = Leases(self.app, lambda *news: _safely(loop, _interrupt, *news), self.report)
-        self.claimer = Claimer(self.app, self.buffer, self.leases, name, self.queues)
+        self.claimer = Claimer(self.app, self.buffer, self.leases, self.events, name, self.queues)
         self.outcomes = Outcomes(self.claimer, self.tally, self.events, self.poll_seconds)
         self.attempts = Attempts(self.claimer, self.outcomes, self.events, self.stopping)
         self.outbox = self.attempts.outbox
