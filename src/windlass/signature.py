@@ -110,9 +110,20 @@ class Signature:
     def decode_arguments(self, text: str | bytes) -> dict[str, Any]:
         """Decode the arguments of the function, without the injected one."""
         try:
-            return self._read(text)
+            arguments = self._reader.decode(text)
+            if self._fields_are_names:  # three times as fast
+                values: dict[str, Any] = _asdict(arguments)
+            else:
+                values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
+            if self._optional:
+                values = {name: value for name, value in values.items() if value is not UNSET}
+            if self._extra is not None:
+                values |= self._read_extra(text)
+        except UNREADABLE as error:
+            raise InvalidInput(f"{self.name}: {reason(error)}") from None
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: {error}") from None
+        return values
 
     def encode_result(self, value: object) -> str:
         """Encode the value that the handler returned, checked by the return annotation.
@@ -203,21 +214,6 @@ class Signature:
 
     def _takes_extra(self, names: Container[str | None]) -> bool:
         return self._extra is not None and self.injected_name not in names
-
-    def _read(self, text: str | bytes) -> dict[str, Any]:
-        try:
-            arguments = self._reader.decode(text)
-            if self._fields_are_names:  # three times as fast
-                values = msgspec.structs.asdict(arguments)
-            else:
-                values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
-            if self._optional:
-                values = {name: value for name, value in values.items() if value is not UNSET}
-            if self._extra is not None:
-                values |= self._read_extra(text)
-        except UNREADABLE as error:
-            raise InvalidInput(reason(error)) from None
-        return values
 
     def _read_extra(self, text: str | bytes) -> dict[str, Any]:
         extra = {name: value for name, value in decode(text).items() if name not in self._names}
@@ -325,6 +321,7 @@ def _load_result(kind: Any, value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder().encode
+_asdict = msgspec.structs.asdict
 _NOTHING = (Any, types.NoneType)
 _SIMPLE = frozenset((int, str, float, bool))
 _BOUNDED: dict[Any, Any] = {int: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]}

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import WindlassError
-from .loops import run_to_end, runner
+from .loops import rare_collections, run_to_end, runner
 from .stopping import ENDING_SECONDS, HURRY_SECONDS
 from .watchdog import Watchdog, leave
 from .worker import Worker
@@ -85,7 +85,7 @@ def run_alone(
     worker.alone, worker.watchdog = True, watchdog if is_program else None
     signals = StopSignals(worker, watchdog, supervised=supervised)
     try:
-        with signals, runner() as loop:
+        with signals, rare_collections(), runner() as loop:
             signals.loop = loop.get_loop()
             if signals.count:
                 worker.stop()
