@@ -20,7 +20,6 @@ from .documents import Document, to_key
 from .settle import Settlements
 from .skip_locked import plainly_or_by_halves
 
-
 EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 
 
