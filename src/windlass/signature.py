@@ -110,20 +110,9 @@ class Signature:
     def decode_arguments(self, text: str | bytes) -> dict[str, Any]:
         """Decode the arguments of the function, without the injected one."""
         try:
-            arguments = self._reader.decode(text)
-            if self._fields_are_names:  # three times as fast
-                values: dict[str, Any] = _asdict(arguments)
-            else:
-                values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
-            if self._optional:
-                values = {name: value for name, value in values.items() if value is not UNSET}
-            if self._extra is not None:
-                values |= self._read_extra(text)
-        except UNREADABLE as error:
-            raise InvalidInput(f"{self.name}: {reason(error)}") from None
+            return self._read(text)
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: {error}") from None
-        return values
 
     def encode_result(self, value: object) -> str:
         """Encode the value that the handler returned, checked by the return annotation.
@@ -214,6 +203,21 @@ class Signature:
 
     def _takes_extra(self, names: Container[str | None]) -> bool:
         return self._extra is not None and self.injected_name not in names
+
+    def _read(self, text: str | bytes) -> dict[str, Any]:
+        try:
+            arguments = self._reader.decode(text)
+            if self._fields_are_names:  # three times as fast
+                values: dict[str, Any] = _asdict(arguments)
+            else:
+                values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
+            if self._optional:
+                values = {name: value for name, value in values.items() if value is not UNSET}
+            if self._extra is not None:
+                values |= self._read_extra(text)
+        except UNREADABLE as error:
+            raise InvalidInput(reason(error)) from None
+        return values
 
     def _read_extra(self, text: str | bytes) -> dict[str, Any]:
         extra = {name: value for name, value in decode(text).items() if name not in self._names}

@@ -17,6 +17,7 @@ from windlass.worker.bell import Bell
 from windlass.worker.buffer import Buffer
 from windlass.worker.claimer import Claimer
 from windlass.worker.cursor import Unanswered
+from windlass.worker.events import Events
 from windlass.worker.leases import Leases
 from windlass.worker.ledger import Ledger
 from windlass.worker.pump import Pump
@@ -36,7 +37,8 @@ def app() -> Windlass:
 
 
 def _claimer(app: Windlass, slots: int = 4) -> Claimer:
-    return Claimer(app, Buffer(Ledger(slots), Bell()), Leases(app, lambda *_: None), "w", {"default": None})
+    buffer, leases = Buffer(Ledger(slots), Bell()), Leases(app, lambda *_: None)
+    return Claimer(app, buffer, leases, Events(app, "w"), "w", {"default": None})
 
 
 async def _claim_without_an_answer(app: Windlass, claimer: Claimer, count: int) -> UUID:

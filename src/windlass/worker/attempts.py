@@ -51,8 +51,8 @@ class Attempts:
     def _end_without_outcome(self, attempt: Attempt) -> None:
         """Another worker has the job, or the handler has settled it itself."""
         self.leases.let_go([attempt])
-        if attempt.settled and attempt.recorded is not None:
-            self.outcomes.settled_by_handler(attempt, attempt.recorded)
+        if attempt.settled and attempt.unconfirmed_settlement is not None:
+            self.outcomes.settled_by_handler(attempt, attempt.unconfirmed_settlement)
         elif attempt.stop is Stop.LEASE_LOST:
             self.events.lease_lost(attempt)
 

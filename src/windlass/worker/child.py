@@ -74,7 +74,7 @@ def serve(pipe: Connection, parent: int) -> None:
         try:
             task = _find(module, name, home)
             attempt = _ChildAttempt(task.app, job, token, line)
-            attempt.had(blockers)
+            attempt.set_blockers(blockers)
             answer: tuple[str, Any] = _call(task, attempt, pipe)
         except BaseException as error:
             answer = _ended_badly(error, task)
@@ -122,8 +122,8 @@ def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tup
     value = asyncio.run(result) if inspect.iscoroutine(result) else result
     if isinstance(value, Continue):
         return "continue", value.call
-    if value is None and attempt.recorded is not None:
-        return "settled", attempt.recorded
+    if value is None and attempt.unconfirmed_settlement is not None:
+        return "settled", attempt.unconfirmed_settlement
     return "done", task.signature.encode_result(value)
 
 

@@ -152,7 +152,7 @@ class Executor:
         if attempt.settled:
             _tell_what_is_ignored(attempt, result)
             return None
-        if attempt.recorded is not None and not isinstance(result, BaseException) and result != "null":
+        if attempt.unconfirmed_settlement is not None and not isinstance(result, BaseException) and result != "null":
             log.warning(
                 "job %s: what the handler returned counts only if its own transaction was rolled back",
                 job.id, extra=job_fields(job),
@@ -166,8 +166,8 @@ class Executor:
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
         job = attempt.job
         match attempt.stop:
-            case Stop.LEASE_LOST if attempt.recorded is not None:
-                return attempt.recorded  # the lease may have ended with the job: the store knows
+            case Stop.LEASE_LOST if attempt.unconfirmed_settlement is not None:
+                return attempt.unconfirmed_settlement  # the lease may have ended with the job: the store knows
             case Stop.LEASE_LOST:
                 log.warning(
                     "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
@@ -216,7 +216,7 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
         return attempt.completion(value)
     if type(value) is Call:  # a value of the handler may have a __class__ that raises
         raise TypeError(f"{task.name} returned a call. To continue the chain with it, return Continue(…)")
-    if value is None and attempt.recorded is not None:
+    if value is None and attempt.unconfirmed_settlement is not None:
         return "null"
     return task.signature.encode_result(value)
 

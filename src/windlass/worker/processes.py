@@ -71,7 +71,7 @@ class ChildProcesses:
         if kind == "continue":
             return Continue(value)
         if kind == "settled":
-            attempt.recorded = value
+            attempt.unconfirmed_settlement = value
             return None
         if kind != "done":
             raise _raised(kind, value)

@@ -76,14 +76,14 @@ class SqliteDialect:
             (str(one.id), one.token and str(one.token), one.state, one.output, one.error, one.attempts, one.progress)
             for one in settlements
         ]
-        ended: dict[str, tuple[str, str, int]] = {}
+        ended: dict[str, tuple[str, str, bool]] = {}
         for values, places in in_lists(given):
             rows = yield Statement(
                 self.queries.library.variant("finish", given=values, plain=PLAIN if plain else ""), places=places
             )
-            ended.update({id: (queue, type, keep) for id, queue, type, keep in rows})
+            ended.update({id: (queue, type, kept) for id, queue, type, kept in rows})
         states = {id: state for id, _, state, *_ in given}
-        yield self._tally(Counter((queue, type, states[id]) for id, (queue, type, keep) in ended.items() if keep), 1)
+        yield self._tally(Counter((queue, type, states[id]) for id, (queue, type, kept) in ended.items() if kept), 1)
         return {one.id for one, (id, *_) in zip(settlements, given, strict=True) if id not in ended}
 
     def _tally(self, counts: Counter[tuple[str, str, str]], sign: int) -> Statement:

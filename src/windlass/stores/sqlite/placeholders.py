@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
+from ...policy import KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..columns import Columns
 from ..sql.rendering import Renderer
 
@@ -31,7 +31,6 @@ HISTORY = {
     "purge_at": "{now} + nullif({stay}, -1) * 1000000",
     "state": "g.state",
     "output": "g.output",
-    "keep_seconds": "{keep}",
     "error": "g.error",
     "attempts": "coalesce(g.attempts, j.attempts)",
     "progress": "coalesce(g.progress, j.progress)",
@@ -40,7 +39,6 @@ HISTORY = {
 RETRY = {
     "state": "iif((SELECT min(e.done) FROM {edges} AS e WHERE e.job_id = h.id) = 0, 'blocked', 'pending')",
     "run_at": "{now}",
-    "keep_seconds": "nullif(keep_seconds, {keep_default})",
     "unique_held": "coalesce(unique_until = 'finished', 0)",
     "lane": "iif(order_key IS NULL, NULL, 0)",
     "seq": "NULL",
@@ -59,7 +57,6 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
         "state": "text",
         "uuid": "text",
         "alias": "",  # RETURNING knows no alias
-        "partial": PARTIAL,
         "any_type": "char(31)",
         "in_ids": "IN (SELECT value FROM json_each(:ids))",
         "typed": "AND type IN (SELECT value FROM json_each(:types))",
@@ -67,11 +64,13 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
         # The policy of the row's type, or the default under the empty name. The query adds a path in it.
         "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
         "ORDER BY key DESC LIMIT 1),",
+        # Whether the enqueuer did not know the task, so that the claim adds the options that are missing.
+        "is_partial": f"substr(policy, 1, {len(PARTIAL)}) = '{PARTIAL}'",
+        "is_unresolved": "(lease_seconds IS NULL OR {is_partial})",
         # Whether the next attempt is the last one. NULL: there is no limit.
         "is_last_next": "(attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0))",
-        "keep_default": str(KEEP_SECONDS),
-        "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
-        "stay": f"iif(g.state = 'failed' AND {{keep}} = {KEEP_SECONDS}, {KEEP_FAILED_SECONDS}, {{keep}})",
+        # How long the job is kept: the rule of `policy.kept_seconds`.
+        "stay": f"coalesce(j.keep_seconds, iif(g.state = 'failed', {KEEP_FAILED_SECONDS}, {KEEP_SECONDS}))",
     }  # fmt: skip
 
 

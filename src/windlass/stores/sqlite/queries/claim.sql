@@ -8,10 +8,10 @@ UPDATE {jobs} AS j SET
     leased_until = {now} + CAST(1000000 * coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')) AS integer),
     lease_seconds = coalesce(lease_seconds, {policy} '$.lease_seconds')),
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
-    keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
+    keep_seconds = iif(keep_seconds IS NULL AND {is_unresolved}, {policy} '$.keep_seconds'), keep_seconds),
     policy = CASE
         WHEN policy IS NULL THEN iif(lease_seconds IS NULL, {policy} '$.details'), NULL)
-        WHEN substr(policy, 1, length('{partial}')) = '{partial}' THEN json_remove(json_patch(
+        WHEN {is_partial} THEN json_remove(json_patch(
             json_remove(coalesce({policy} '$.details'), '{}'), iif(json_type(policy, '$.backoff') IS NULL, '$.none', '$.backoff')),
             policy), '$.partial')
         ELSE policy END,
