@@ -23,7 +23,7 @@ from ..urls import without_password
 from .asking import ask
 from .blocks import TRANSIENT, Blocks, checked, was_undone
 from .borrowed import Home, borrow, borrow_async
-from .errors import is_unwilling, mapped
+from .errors import connecting, is_unwilling
 from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink
 from .pools import AsyncPool, SyncPool
 
@@ -108,7 +108,7 @@ class PostgresConnections:
         return self._connect().connection
 
     def _connect(self, purpose: Purpose = Purpose.CALLS) -> SyncLink:
-        with mapped(self.url):
+        with connecting(self.url):
             try:
                 connection = OwnConnection.connect(autocommit=True, **self.settings(purpose))
             except psycopg.OperationalError as error:
@@ -161,7 +161,7 @@ class PostgresConnections:
         return await pool.run(make)
 
     async def _aconnect(self, purpose: Purpose) -> AsyncLink:
-        with mapped(self.url):
+        with connecting(self.url):
             try:
                 connection = await OwnAsyncConnection.connect(autocommit=True, **self.settings(purpose))
             except psycopg.OperationalError as error:
