@@ -103,7 +103,7 @@ def _in_new_thread(function: Callable[[], T]) -> Future[T]:
 
 
 async def _to_its_end(finishing: Future[None]) -> None:
-    """A cancellation is raised after the end. So a block that is left holds no lock."""
+    """A cancellation is raised after the end: then the block has released its lock, if its statements have ended."""
     future = asyncio.wrap_future(finishing)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
