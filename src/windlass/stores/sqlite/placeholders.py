@@ -29,11 +29,11 @@ ENQUEUE = {
 HISTORY = {
     "finished_at": "{now}",
     "purge_at": "{now} + nullif({stay}, -1) * 1000000",
-    "state": "g.state",
+    "state": "{new_state}",
     "output": "g.output",
-    "error": "g.error",
-    "attempts": "coalesce(g.attempts, j.attempts)",
-    "progress": "coalesce(g.progress, j.progress)",
+    "error": "{new_error}",
+    "attempts": "coalesce({new_attempts}, j.attempts)",
+    "progress": "coalesce({new_progress}, j.progress)",
 }
 
 RETRY = {
@@ -70,7 +70,7 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
         # Whether the next attempt is the last one. NULL: there is no limit.
         "is_last_next": "(attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0))",
         # How long the job is kept: the rule of `policy.kept_seconds`.
-        "stay": f"coalesce(j.keep_seconds, iif(g.state = 'failed', {KEEP_FAILED_SECONDS}, {KEEP_SECONDS}))",
+        "stay": f"coalesce(j.keep_seconds, iif({{new_state}} = 'failed', {KEEP_FAILED_SECONDS}, {KEEP_SECONDS}))",
     }  # fmt: skip
 
 

@@ -1,3 +1,4 @@
+-- The window takes the rows in the order of the innermost SELECT.
 UPDATE {jobs} AS j SET
     state = 'running',
     attempt = attempt + 1,
@@ -16,12 +17,12 @@ UPDATE {jobs} AS j SET
             policy), '$.partial')
         ELSE policy END,
     unique_held = unique_held AND unique_until <> 'claimed',
-    begun = nullif(:begun OR NOT coalesce({is_last_next}, 0), 1)
+    begun = {begun}
 WHERE rowid IN (
     SELECT row FROM (
-        SELECT row, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
+        SELECT row, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
         FROM (
-            SELECT rowid AS row, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
+            SELECT rowid AS row, length(CAST(input AS blob)) AS bytes,
                 {is_last_next} AS last
             FROM {jobs} AS j
             WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
@@ -32,7 +33,7 @@ WHERE rowid IN (
             ORDER BY rank, run_at, id
             LIMIT :limit
         )
-        WHERE NOT (:prefetch AND coalesce(last, 0))
+        {which}
     )
     WHERE total <= :max_bytes OR total = bytes
 )
