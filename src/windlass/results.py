@@ -169,7 +169,7 @@ class Waiting:
 def _id_of(job: Awaited) -> UUID:
     if not isinstance(job, Job):
         return check_id(job)
-    if job.policy is not None and job.policy.keep_seconds == 0:
+    if job.keep_seconds_raw == 0:
         raise InvalidInput(f"job {job.id} has keep=0: nothing of it is kept, so there is no result to wait for")
     return job.id
 
