@@ -60,9 +60,10 @@ class Waiter:
 
 def until_waiting(connections: PostgresConnections, kind: str, count: int) -> None:
     """Until so many threads wait for a place."""
-    pool: Any = connections.blocks if kind == "block" else next(iter(connections._pools.values()))
+    blocks, pools = connections.blocks._of_threads.get(), connections._pools.get().values()
+    places: Any = blocks.places if kind == "block" else next(iter(pools))._places
     deadline = time.monotonic() + SOON
-    while len(pool._places._cond._waiters) < count:
+    while len(places._cond._waiters) < count:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
