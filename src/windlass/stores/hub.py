@@ -12,8 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from ..forks import PerProcess
-from .listening import Listening
-from .sending import FLUSH_SECONDS, Delivery, Sending
+from .hint_threads import FLUSH_SECONDS, Delivery, Listening, Sending
 from .wakeup import Hint, Listener
 
 

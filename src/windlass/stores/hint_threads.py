@@ -1,18 +1,25 @@
-"""Listen for hints: one thread watches for them while there are listeners, and some seconds longer."""
+"""The two threads of hints: one sends them, so that no caller waits for the server; one watches for them.
+
+The second thread runs while there are listeners, and some seconds longer.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias
 
 from ..logs import Log
-from .sending import JOIN_SECONDS
 from .wakeup import Hint, Listener
 
 log = Log("windlass.wakeup")
+
+JOIN_SECONDS = 2.0  # for a thread to stop. It may wait for the server longer, and then it ends later
+
+PAUSE = 0.002  # seconds after a hint, in which further hints are collected
+FLUSH_SECONDS = 1.0  # for the last hints of an app or a process
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 15.0  # seconds between two tries to reach the server
 # Seconds without a listener until the thread ends: a caller that waits for one result after the other uses one
@@ -21,13 +28,102 @@ LINGER_SECONDS = 5.0
 
 Watch: TypeAlias = Callable[[threading.Event], None]
 
+# Send
+
+
+class Delivery(Protocol):
+    """A connection for hints. It is opened when it is first used, and only one thread uses it."""
+
+    def deliver(self, hints: list[Hint]) -> None:
+        """Send hints to other processes. May raise: then these hints are lost, which is allowed."""
+
+    def close(self) -> None: ...
+
+
+class Sending:
+    """The hints of one process that are still to be sent, and the thread that sends them."""
+
+    def __init__(self, new_delivery: Callable[[], Delivery]) -> None:
+        self._new_delivery = new_delivery
+        self._changed = threading.Condition()
+        self._outbox: set[Hint] = set()
+        self._in_flight = 0
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._delivery: Delivery | None = None
+
+    def send(self, hints: Iterable[Hint]) -> None:
+        with self._changed:
+            if self._thread is None:
+                try:
+                    self._start()
+                except RuntimeError as error:  # the next hint tries again
+                    log.warning("hints are lost, because no thread can be started for them: %s", error)
+                    return
+            self._outbox.update(hints)
+            self._changed.notify_all()
+
+    def flush(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while self._outbox or self._in_flight:
+                if not self._changed.wait(deadline - time.monotonic()):
+                    return
+
+    def stop(self) -> None:
+        """Send the last hints and end the thread. The next hint starts a new one."""
+        self.flush(FLUSH_SECONDS)
+        with self._changed:
+            self._outbox.clear()
+            self._stopping.set()
+            self._changed.notify_all()
+            thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(JOIN_SECONDS)
+
+    def _start(self) -> None:
+        stopping = threading.Event()
+        thread = threading.Thread(target=self._send_all, args=(stopping,), name="windlass-hints", daemon=True)
+        thread.start()
+        self._thread, self._stopping = thread, stopping
+
+    def _send_all(self, stopping: threading.Event) -> None:
+        # A new connection for each thread: the thread before this one may still wait for an answer on its connection.
+        # The attribute keeps the connection in a forked child, where this thread does not run.
+        delivery = self._delivery = self._new_delivery()
+        while (hints := self._next_hints(stopping)) is not None:
+            try:
+                delivery.deliver(hints)
+            except Exception as error:
+                log.debug("a hint was lost: %s", error)
+            finally:
+                with self._changed:
+                    self._in_flight -= 1
+                    self._changed.notify_all()
+            stopping.wait(PAUSE)
+        delivery.close()
+
+    def _next_hints(self, stopping: threading.Event) -> list[Hint] | None:
+        """Wait for hints. None: the thread has to stop."""
+        with self._changed:
+            while not self._outbox and not stopping.is_set():
+                self._changed.wait()
+            if stopping.is_set():
+                return None
+            hints, self._outbox = sorted(self._outbox, key=Hint.encode), set()
+            self._in_flight += 1
+            return hints
+
+
+# Listen
+
 
 class Listening:
     """The listeners of one process, and the thread that calls them."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may enqueue, and so tell, while its thread holds the lock
         self._listeners: list[Listener] = []
         self._unused_since = 0.0  # when the last listener left
         self._is_up = False  # the connection delivers hints
