@@ -109,6 +109,6 @@ def _end(engine: Engine, job: Job, event: Event, ended: Settlement) -> Operation
     if ended.continues is not None:
         hints.append(Hint("ready", ended.continues.queue))
     yield from engine.store.hint(hints)
-    if job.policy is not None and job.policy.keep_seconds == 0:
+    if job.keep_seconds_raw == 0:
         return engine.bind(replace(job, state=ended.state, output_json=ended.output))
     return (yield from require(engine, job.id))

@@ -18,6 +18,7 @@ from .block import Block, joined
 from .call import check_name
 from .defaults import Defaults
 from .errors import InvalidInput, SchemaMismatch
+from .forks import PerLoop, PerProcess
 from .hooks import EnqueuedHooks, Hooks
 from .identity import Identity
 from .job import Job
@@ -46,6 +47,14 @@ class Unprepared(NamedTuple):
         return await self.store.connections.arun(self.make)
 
 
+class SchemaCheck:
+    """Of one process, since a forked child has no part of its parent's database in memory."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.lock = threading.Lock()
+
+
 class Engine:
     """What the parts of an app share."""
 
@@ -65,8 +74,8 @@ class Engine:
         self.enqueued_hooks = EnqueuedHooks(self.hooks)
         self.declared_schedules: dict[str, Schedule] = {}
         self.unwritten_schedules: set[str] = set()
-        self.is_ready = False  # the schema has been looked at
-        self._migrating = threading.Lock()
+        self._schema_check = PerProcess(SchemaCheck)
+        self._schema_check_of_loop = PerLoop(asyncio.Lock)
 
     # Tasks
 
@@ -118,18 +127,35 @@ class Engine:
 
     # The schema
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether this process has checked the schema."""
+        return self._schema_check.get().is_done
+
+    @is_ready.setter
+    def is_ready(self, is_ready: bool) -> None:
+        self._schema_check.get().is_done = is_ready
+
     def prepare(self) -> None:
         """Check the schema before its first use, and migrate it where that is allowed."""
         if not self.is_ready:
-            with self._migrating:
+            with self._schema_check.get().lock:
                 drive(self._prepare(), self)
 
     async def aprepare(self) -> None:
-        if not self.is_ready:
-            await adrive(self._prepare(), self)
+        """One task of an event loop does it, the others wait. If it fails, the others try at the same time: one after
+        the other, each would wait for the time-outs of all before it."""
+        if self.is_ready:
+            return
+        lock = self._schema_check_of_loop.get()
+        is_first = not lock.locked()
+        async with lock:
+            if is_first:
+                await adrive(self._prepare(), self)
+        await adrive(self._prepare(), self)
 
     def _prepare(self) -> Flow[None]:
-        if self.is_ready:  # another thread has done it meanwhile
+        if self.is_ready:  # another thread or task has done it meanwhile
             return
         if not (yield Unprepared(self.store, self.store.check_schema)):
             if not self.auto_migrate:

@@ -61,7 +61,8 @@ def _new_jobs(engine: Engine, calls: Iterable[Call]) -> list[NewJob]:
         if not isinstance(call, Call):
             raise InvalidInput(f"enqueue_many takes calls, as task.call(…) makes them, not {type(call).__name__}")
         jobs.append(call.new_job(engine.make_id))
-    check_blockers(jobs, engine.max_blockers)
+    if any(job.blockers for job in jobs):
+        check_blockers(jobs, engine.max_blockers)
     return jobs
 
 
@@ -84,11 +85,21 @@ def _free_own_key(engine: Engine, jobs: Sequence[NewJob], attempt: Attempt) -> O
 
 def _as_jobs(engine: Engine, done: Sequence[Enqueued], connection: Any = None) -> list[Job]:
     if connection is None and engine.store.notify:
-        engine.store.wakeup.send(_ready_hints(done))
+        _send_hints(engine, done)
     jobs = [engine.bind(one.job, created=one.created) for one in done]
     if engine.hooks:
         engine.enqueued_hooks.tell(jobs, connection)
     return jobs
+
+
+def _send_hints(engine: Engine, done: Sequence[Enqueued]) -> None:
+    """The jobs are committed, so no error may reach the caller, who would enqueue them again."""
+    hints = _ready_hints(done)
+    try:
+        if hints:
+            engine.store.wakeup.send(hints)
+    except Exception as error:
+        log.warning("the hints of new jobs could not be sent, workers will find the jobs by polling: %s", error)
 
 
 def _ready_hints(done: Sequence[Enqueued]) -> list[Hint]:
@@ -113,10 +124,11 @@ def make_call(
 ) -> Call:
     """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""
     chosen = NO_OPTIONS.updated(options) if options else NO_OPTIONS
-    task = engine.tasks.get(check_name("type", type))
+    task = engine.tasks.get(type) if isinstance(type, str) else None
     given = {} if input is None else input
     if task is not None:
         return task.call_object(given, chosen, options.keys())
+    check_name("type", type)
     if strict:
         near = difflib.get_close_matches(type, engine.tasks, 1)
         guess = f"; do you mean {near[0]!r}?" if near else ""

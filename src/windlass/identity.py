@@ -6,6 +6,8 @@ import os
 import socket
 from uuid import uuid4
 
+from .forks import PerProcess
+
 
 class Identity:
     """A unique name. No other worker of this process has it, no forked child, and no later process with the same pid.
@@ -14,12 +16,12 @@ class Identity:
     """
 
     def __init__(self) -> None:
-        self._pid = 0
-        self._name = ""
+        self._name = PerProcess(_make_name)
 
     @property
     def name(self) -> str:
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._name = f"{socket.gethostname()}:{self._pid}:{uuid4().hex[:12]}"
-        return self._name
+        return self._name.get()
+
+
+def _make_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"

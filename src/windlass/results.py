@@ -41,6 +41,7 @@ def results(engine: Engine, jobs: Sequence[Awaited], timeout: Duration | None = 
     stop_listening = engine.store.wakeup.listen(lambda hint: alarm.ring() if waiting.concerns(hint) else None)
     try:
         yield from transact(waiting.watch)
+        alarm.clear()  # the look that follows sees all that has happened until now
         while not (yield from transact(waiting.look)):
             yield Sleep(alarm, waiting.pause())
     finally:
@@ -77,6 +78,10 @@ class Alarm:
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(self._woken.set)
 
+    def clear(self) -> None:
+        self._rung.clear()
+        self._woken.clear()
+
     def sleep(self, seconds: float) -> None:
         self._rung.wait(seconds)
         self._rung.clear()
@@ -86,8 +91,7 @@ class Alarm:
         if not self._rung.is_set():  # from here on, a ring reaches the loop
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), seconds)
-        self._rung.clear()
-        self._woken.clear()
+        self.clear()
 
 
 class Sleep(NamedTuple):
@@ -165,7 +169,7 @@ class Waiting:
 def _id_of(job: Awaited) -> UUID:
     if not isinstance(job, Job):
         return check_id(job)
-    if job.policy is not None and job.policy.keep_seconds == 0:
+    if job.keep_seconds_raw == 0:
         raise InvalidInput(f"job {job.id} has keep=0: nothing of it is kept, so there is no result to wait for")
     return job.id
 

@@ -85,18 +85,22 @@ def write_schedules(engine: Engine, *, all: bool = True) -> Flow[None]:
     """Write the declared schedules, or those that are not written yet. Workers do this when they start."""
     names = sorted(engine.declared_schedules if all else engine.unwritten_schedules)
     if names:
-        yield from transact(lambda: _write(engine, names))
-        engine.unwritten_schedules.difference_update(names)
+        written = yield from transact(lambda: _write(engine, names))
+        for name in names:
+            engine.unwritten_schedules.discard(name)
+            if engine.declared_schedules.get(name) is not written.get(name):
+                engine.unwritten_schedules.add(name)  # another thread has declared it again meanwhile
 
 
-def _write(engine: Engine, names: list[str]) -> Operation[None]:
-    """The clock of the store says which tick is the next."""
+def _write(engine: Engine, names: list[str]) -> Operation[dict[str, Schedule]]:
+    """The clock of the store says which tick is the next. The answer: the declarations that were written."""
     timetable = yield from engine.store.schedules()
-    declared = [engine.declared_schedules[name] for name in names if name in engine.declared_schedules]
+    declared = {name: one for name in names if (one := engine.declared_schedules.get(name)) is not None}
     yield from engine.store.put_schedules(
-        [msgspec.structs.replace(one, next_at=one.ticks.after(timetable.now)) for one in declared]
+        [msgspec.structs.replace(one, next_at=one.ticks.after(timetable.now)) for one in declared.values()]
     )
     yield from engine.store.hint([Hint("scheduled", name) for name in names])
+    return declared
 
 
 def _after_writing(engine: Engine, make: Callable[[], Operation[T]]) -> Flow[T]:
@@ -144,10 +148,13 @@ def delete_schedule(engine: Engine, name: str) -> Flow[None]:
     """Remove it. If the code still declares it, the next worker that starts writes it again."""
 
     def change() -> Operation[None]:
-        _found(name, (yield from engine.store.delete_schedule(check_name("schedule", name))))
-        engine.declared_schedules.pop(name, None)
+        _found(name, (yield from engine.store.delete_schedule(name)))
 
+    check_name("schedule", name)
+    declared = engine.declared_schedules.get(name)
     yield from _after_writing(engine, change)
+    if engine.declared_schedules.get(name) is declared:  # no other thread has declared it again meanwhile
+        engine.declared_schedules.pop(name, None)
 
 
 def _as_call(what: Any) -> Call:

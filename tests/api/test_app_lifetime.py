@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,8 @@ import pytest
 
 from tests.api.either import Either
 from tests.api.hearing import until_heard
-from windlass import Job, JobNotFound, SchemaMismatch, Windlass, WindlassError
+from windlass import Job, JobNotFound, SchemaMismatch, StoreUnavailable, Windlass, WindlassError
+from windlass.operation import Operation
 from windlass.stores.wakeup import Hint
 
 
@@ -186,3 +188,35 @@ async def test_failed_jobs_are_kept_longer_only_where_nothing_was_said(app: Wind
     assert await either.prune() == 3
     assert [await either.get(job.id) for job in gone] == [None, None, None]
     assert {(await either.get(job.id)).state for job in kept} == {"failed"}
+
+
+async def test_many_tasks_at_once_check_the_schema_once(
+    new_app: Callable[..., Windlass], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, calls = new_app(), []
+    check = app.store.check_schema
+
+    def counted() -> Operation[bool]:
+        calls.append(1)
+        return (yield from check())
+
+    monkeypatch.setattr(app.store, "check_schema", counted)
+    await asyncio.gather(*(app.acounts() for _ in range(20)))
+    assert len(calls) == 1
+    await app.aclose()
+
+
+async def test_if_the_check_fails_each_task_tries_for_itself(
+    new_app: Callable[..., Windlass], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, slow = new_app(), 0.2
+
+    async def fail(*_: object) -> None:
+        await asyncio.sleep(slow)
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(app.store.connections, "arun", fail)
+    began = time.monotonic()
+    answers = await asyncio.gather(*(app.acounts() for _ in range(40)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    assert time.monotonic() - began < 20 * slow  # not one after the other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.api.either import Either
 from windlass import Conflict, InvalidInput, LeaseLost, StoreUnavailable, Windlass
 from windlass.operation import Operation
+from windlass.policy import Policy
 
 
 async def test_claimed_in_order_and_completed(app: Windlass, either: Either) -> None:
@@ -224,3 +226,30 @@ async def test_a_last_attempt_whose_claim_never_returned_is_not_spent(
     app.store.clock.move(timedelta(minutes=5))
     (attempt,) = await either.claim(1, queues=["join"])
     assert attempt.number == 1
+
+
+def test_a_task_that_is_declared_after_a_claim_has_its_policy_in_the_next(new_app: Callable[..., Windlass]) -> None:
+    app, outside = new_app(), new_app()
+    for name, attempts in (("early", 3), ("late", 7)):
+        app.task(name, max_attempts=attempts)(lambda: None)
+        outside.enqueue(name, {})
+        (attempt,) = app.claim()
+        assert (attempt.job.type, attempt.job.max_attempts) == (name, attempts)
+
+
+def test_the_policies_of_all_tasks_are_encoded_once(fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Windlass(fresh_sqlite_url)
+    encoded: list[Policy] = []
+
+    def to_json(policy: Policy) -> dict[str, Any]:
+        encoded.append(policy)
+        return {}
+
+    monkeypatch.setattr(Policy, "to_json", to_json)
+    for number in range(3):
+        app.task(f"task-{number}")(lambda: None)
+    for _ in range(5):
+        app.enqueue("task-0")
+        assert len(app.claim()) == 1
+    assert len(encoded) == 4  # of the tasks, and the default
+    app.close()

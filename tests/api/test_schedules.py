@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.api.either import Either
-from windlass import InvalidInput, Schedule, ScheduleNotFound, Task, Unique, Windlass
+from windlass import InvalidInput, Schedule, ScheduleNotFound, StoreUnavailable, Task, Unique, Windlass
+from windlass.operation import Operation
 
 
 @pytest.fixture
@@ -192,3 +193,51 @@ async def test_options_that_no_tick_can_have_are_refused(
     with pytest.raises(InvalidInput):
         app.schedule("* * * * *", report.using(**options).call())
     assert await either.schedules() == []
+
+
+def test_a_schedule_whose_deletion_fails_is_still_declared(
+    app: Windlass, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.schedule("@daily", report.call())
+    app.schedules()
+    run = app.store.connections.run
+
+    def run_and_fail(make: Callable[[], Operation[Any]], *purpose: Any) -> Any:
+        def operation() -> Operation[Any]:
+            answer = yield from make()
+            if deleting:
+                raise StoreUnavailable("the commit failed")
+            return answer
+
+        return run(operation, *purpose)
+
+    deleting = True
+    monkeypatch.setattr(app.store.connections, "run", run_and_fail)
+    with pytest.raises(StoreUnavailable):
+        app.delete_schedule("report")
+    deleting = False
+    assert list(app.declared_schedules) == ["report"]
+    app.write_schedules()
+    app.delete_schedule("report")
+    assert list(app.declared_schedules) == []
+
+
+def test_a_schedule_that_is_declared_again_while_it_is_written_is_written_again(
+    app: Windlass, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Windlass("sqlite://")  # it writes nothing here, and makes the new declaration
+    other.task(name="report")(lambda: None)
+    newer = other.schedule("@hourly", other.tasks["report"].call(), name="report")
+    put = app.store.put_schedules
+
+    def declare_meanwhile(schedules: Any) -> Operation[None]:
+        yield from put(schedules)
+        app.declared_schedules["report"] = newer
+        app.unwritten_schedules.add("report")
+
+    monkeypatch.setattr(app.store, "put_schedules", declare_meanwhile)
+    app.schedule("@daily", report.call())
+    app.write_schedules()
+    monkeypatch.setattr(app.store, "put_schedules", put)
+    assert [one.cron for one in app.schedules()] == ["@hourly"]
+    assert app.unwritten_schedules == set()

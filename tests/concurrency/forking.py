@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from windlass import Windlass
 
 JOBS = 40
+THREADS = 8
 
 
 def use(app: Windlass, queue: str) -> None:
@@ -21,6 +23,14 @@ def use(app: Windlass, queue: str) -> None:
     assert all(app.result(job) == queue for job in jobs)
 
 
+def use_in_threads(app: Windlass, queue: str) -> None:
+    """Several threads of the child need its first connection at once."""
+    sys.setswitchinterval(1e-6)
+    with ThreadPoolExecutor(THREADS) as threads:
+        for answer in [threads.submit(use, app, f"{queue}-{number}") for number in range(THREADS)]:
+            answer.result(60)
+
+
 def main(url: str) -> None:
     logging.getLogger("windlass.wakeup").setLevel(logging.ERROR)  # a hint that a slow machine has lost is no failure
     app = Windlass(url)
@@ -29,7 +39,7 @@ def main(url: str) -> None:
     child = os.fork()
     if child == 0:
         try:
-            use(app, "child")
+            use_in_threads(app, "child")
             app.store.wakeup.listen(lambda hint: None)()
             app.close()
         except BaseException:
@@ -40,7 +50,7 @@ def main(url: str) -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0, "the child failed"
     use(app, "after")
-    assert app.counts().completed == app.counts().total == 4 * JOBS
+    assert app.counts().completed == app.counts().total == (3 + THREADS) * JOBS
     stop_listening()
     app.close()
 

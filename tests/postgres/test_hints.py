@@ -54,3 +54,33 @@ def test_names_that_look_like_statements_are_heard(fresh_postgres_url: str) -> N
     assert complete.wait(30)
     assert heard == {Hint("ready", name) for name in NAMES}
     app.close()
+
+
+def test_two_senders_do_not_share_a_connection(fresh_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a close, the old sender may still wait for an answer while the new one sends."""
+    app = Windlass(fresh_postgres_url)
+    used: list[Any] = []
+    is_waiting, may_end, second = threading.Event(), threading.Event(), threading.Event()
+
+    def ask_slowly(connection: Any, statement: str, *parameters: str, seconds: float) -> str | None:
+        if not statement.startswith("NOTIFY"):
+            return ask(connection, statement, *parameters, seconds=seconds)
+        used.append(connection)
+        if len(used) == 1:
+            is_waiting.set()
+            assert may_end.wait(60)
+        else:
+            second.set()
+        return None
+
+    monkeypatch.setattr("windlass.stores.postgres.wakeup.ask", ask_slowly)
+    app.store.wakeup.send([Hint("ready", "mail")])
+    assert is_waiting.wait(30)
+    app.store.wakeup.close()
+    app.store.wakeup.send([Hint("ready", "mail")])
+    assert second.wait(30)
+    try:
+        assert used[0] is not used[1]
+    finally:
+        may_end.set()
+        app.close()

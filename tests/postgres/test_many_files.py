@@ -33,11 +33,9 @@ def test_it_enqueues_and_tells_of_it(fresh_postgres_url: str) -> None:
     app.enqueue("greet")
     app.enqueue("greet")  # on the connection that was kept
     ours = cast("PostgresWakeup", app.store.wakeup)
-    wakeup = PostgresWakeup(
-        ours.connections, ours.channel
-    )  # not the one on which the enqueued jobs are told of just now
-    wakeup.deliver([Hint("ready", "it's \\ odd")])
-    wakeup.hang_up()
+    delivery = ours.new_delivery()
+    delivery.deliver([Hint("ready", "it's \\ odd")])
+    delivery.close()
     assert app.counts().pending == 2
     app.close()
 

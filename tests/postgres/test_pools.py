@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from windlass import Windlass
+from windlass.stores.postgres.blocks import RESET, BlockConnection
 from windlass.stores.postgres.connections import PostgresConnections
 from windlass.worker.threads import Interruption, _raise_in
 
@@ -60,9 +61,10 @@ class Waiter:
 
 def until_waiting(connections: PostgresConnections, kind: str, count: int) -> None:
     """Until so many threads wait for a place."""
-    pool: Any = connections.blocks if kind == "block" else next(iter(connections._pools.values()))
+    blocks, pools = connections.blocks._of_threads.get(), connections._pools.get().values()
+    places: Any = blocks.places if kind == "block" else next(iter(pools))._places
     deadline = time.monotonic() + SOON
-    while len(pool._places._cond._waiters) < count:
+    while len(places._cond._waiters) < count:
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -147,3 +149,32 @@ async def test_a_call_that_is_cancelled_in_the_middle_gives_its_place_back(app: 
         for other in others[1:]:
             assert (await asyncio.wait_for(other, SOON)).total == 1
     await app.aclose()
+
+
+def test_a_block_that_is_interrupted_at_its_end_closes_its_connection(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, successors = BlockConnection.execute, []
+
+    def interrupted(connection: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        if query == RESET:
+            successors.append(connection)
+            raise Interruption
+        return execute(connection, query, *arguments, **options)
+
+    monkeypatch.setattr(BlockConnection, "execute", interrupted)
+    with pytest.raises(Interruption), connections_of(app).transaction():
+        pass
+    assert [one.closed for one in successors] == [True]
+
+
+def test_a_close_beside_a_thread_that_takes_the_last_connection(app: Windlass) -> None:
+    class Taken(list[Any]):
+        """It looks as if it has one, and another thread takes that first."""
+
+        def __len__(self) -> int:
+            return 1
+
+    connections = connections_of(app)
+    connections.blocks._of_threads.get().kept = Taken()
+    connections.close()

@@ -50,7 +50,7 @@ def test_a_hint_reaches_the_stores_of_the_same_file() -> None:
     memory, other_memory = SqliteWakeup(":memory:"), SqliteWakeup(":memory:")
     heard: list[tuple[str, Hint | None]] = []
     for name, wakeup in [("one", one), ("same", same), ("other", other), ("memory", memory), ("m2", other_memory)]:
-        wakeup._listeners.append(lambda hint, name=name: heard.append((name, hint)))  # type: ignore[misc]
+        wakeup.tell = lambda hint, name=name: heard.append((name, hint))  # type: ignore[method-assign, misc]
     hint = Hint("ready", "some")
     one.send([hint])
     memory.send([hint])

@@ -30,10 +30,8 @@ class ChainLookup(Protocol):
 
 def with_chains(jobs: Sequence[NewJob], lookup: ChainLookup) -> Operation[Sequence[NewJob]]:
     """The jobs, with the chains of their blockers in place of the blockers. Each chain must exist or be enqueued in the
-    same batch, and must not wait for the job in turn."""
+    same batch, and must not wait for the job in turn. Call it only if some job has blockers."""
     named = {blocker for job in jobs for blocker in job.blockers}
-    if not named:
-        return jobs
     chains = {job.id: job.chain_id or job.id for job in jobs}
     chains |= yield from lookup.chains_of(named - chains.keys())
     missing = {job.id: (job, one) for job in jobs for one in job.blockers if one not in chains}

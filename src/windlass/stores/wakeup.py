@@ -36,14 +36,16 @@ Listener: TypeAlias = Callable[[Hint | None], None]
 
 
 class Wakeup(Protocol):
-    """One per store and process. Its listener starts with the first call of `listen` and stops with the last."""
+    """One per store and process. It watches for hints from the first call of `listen` until some seconds after the last
+    listener has left."""
 
     def send(self, hints: Iterable[Hint]) -> None:
-        """Send hints after a commit on a connection of Windlass. Returns at once, and coalesces hints."""
+        """Send hints after a commit on a connection of Windlass. Returns at once, and coalesces hints. An error of the
+        sending is logged, not raised: the commit is done."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call the listener for each hint from now on; call the answer to stop. Where hints come over a connection, the
-        listener gets None once it is up. A listener that raises does not disturb the others."""
+        listener gets None once it is up, or at once if it is. A listener that raises does not disturb the others."""
 
     def flush(self, timeout: float) -> None:
         """Wait until all hints are sent: before a process ends."""

@@ -7,14 +7,12 @@ The two classes of connections differ in nothing but `await`: this is the seam w
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import pymongo
 from bson.binary import UuidRepresentation
@@ -28,6 +26,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from ...forks import PerLoop, PerProcess
 from ...operation import (
     Begin,
     Commit,
@@ -233,6 +232,22 @@ def patient(make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) 
     return (yield from persistent(make, PATIENCE if purpose is Purpose.CALLS else 1))
 
 
+class Clients:
+    """The clients of one process: True for the worker's, False for that of all other calls."""
+
+    def __init__(self) -> None:
+        self.opened: dict[bool, MongoClient[Any]] = {}
+        self.opening = threading.Lock()
+
+
+class AsyncClients:
+    """`Clients` of one event loop."""
+
+    def __init__(self) -> None:
+        self.opened: dict[bool, AsyncMongoClient[Any]] = {}
+        self.opening = asyncio.Lock()
+
+
 class MongoConnections:
     is_transient, is_unwilling = staticmethod(is_transient), staticmethod(is_unwilling)
     was_undone = staticmethod(was_undone)
@@ -240,13 +255,8 @@ class MongoConnections:
     def __init__(self, target: Target, migrations: str) -> None:
         self.target = target
         self.transaction, self.atransaction = partial(transaction, self), partial(atransaction, self)
-        self._pid = os.getpid()
         self.home = Home(target.database, migrations, target.place)
-        self._clients: dict[bool, MongoClient[Any]] = {}
-        self._opening = threading.Lock()
-        self._async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, AsyncMongoClient[Any]]]
-        self._async_clients = WeakKeyDictionary()
-        self._async_opening: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._clients, self._async_clients = PerProcess(Clients), PerLoop(AsyncClients)
 
     # Clients
 
@@ -263,14 +273,13 @@ class MongoConnections:
     # from it.
 
     def client(self, purpose: Purpose = Purpose.CALLS) -> MongoClient[Any]:
-        self._after_fork()
-        which = purpose is Purpose.WORKER
-        client = self._clients.get(which)
+        clients, which = self._clients.get(), purpose is Purpose.WORKER
+        client = clients.opened.get(which)
         if client is None:
-            with self._opening:  # many threads may need the first client at once
-                client = self._clients.get(which)
+            with clients.opening:  # many threads may need the first client at once
+                client = clients.opened.get(which)
                 if client is None:
-                    client = self._clients[which] = self._open()
+                    client = clients.opened[which] = self._open()
         return client
 
     def _open(self) -> MongoClient[Any]:
@@ -285,17 +294,13 @@ class MongoConnections:
         return client
 
     async def async_client(self, purpose: Purpose = Purpose.CALLS) -> AsyncMongoClient[Any]:
-        self._after_fork()
-        loop, which = asyncio.get_running_loop(), purpose is Purpose.WORKER
-        client = self._async_clients.get(loop, {}).get(which)
+        clients, which = self._async_clients.get(), purpose is Purpose.WORKER
+        client = clients.opened.get(which)
         if client is None:
-            async with self._async_opening.setdefault(loop, asyncio.Lock()):
-                client = self._async_clients.get(loop, {}).get(which)
+            async with clients.opening:
+                client = clients.opened.get(which)
                 if client is None:
-                    for old in [old for old in self._async_clients if old.is_closed()]:
-                        del self._async_clients[old]
-                    client = await self._aopen()
-                    self._async_clients.setdefault(loop, {})[which] = client
+                    client = clients.opened[which] = await self._aopen()
         return client
 
     async def _aopen(self) -> AsyncMongoClient[Any]:
@@ -310,14 +315,6 @@ class MongoConnections:
                 raise translate(error, self.target.place, in_transaction=False) from error
             raise
         return client
-
-    def _after_fork(self) -> None:
-        """A child neither uses nor closes the clients of its parent."""
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._inherited = self._clients, dict(self._async_clients)
-            self._clients, self._async_clients = {}, WeakKeyDictionary()
-            self._opening, self._async_opening = threading.Lock(), WeakKeyDictionary()
 
     # Operations
 
@@ -338,7 +335,7 @@ class MongoConnections:
     def run_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: ClientSession = check_session(connection, ClientSession)
         check(session)
-        if session.client not in self.home and session.client is not self._clients.get(False):
+        if session.client not in self.home and session.client is not self._clients.get().opened.get(False):
             there = self.home.look(session.client)
             if not self.home.is_at(there, session.client):
                 self.home.compare(there, self.home.look(self.client()), session.client)
@@ -351,7 +348,7 @@ class MongoConnections:
     async def arun_on(self, connection: Any, make: Callable[[], Operation[T]]) -> T:
         session: AsyncClientSession = check_session(connection, AsyncClientSession)
         check(session)
-        ours = self._async_clients.get(asyncio.get_running_loop(), {}).get(False)
+        ours = self._async_clients.get().opened.get(False)
         if session.client not in self.home and session.client is not ours:
             there = await self.home.alook(session.client)
             if not self.home.is_at(there, session.client):
@@ -366,15 +363,16 @@ class MongoConnections:
 
     def close(self) -> None:
         """The event loops' clients are closed in their loops, by `aclose`."""
-        self._after_fork()
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
+        clients = self._clients.get()
+        opened, clients.opened = clients.opened, {}
+        for client in opened.values():
             with pymongo.timeout(CLOSING_SECONDS):
                 client.close()
 
     async def aclose_loop(self) -> None:
-        self._after_fork()
-        for client in self._async_clients.pop(asyncio.get_running_loop(), {}).values():
+        clients = self._async_clients.get()
+        opened, clients.opened = clients.opened, {}
+        for client in opened.values():
             with pymongo.timeout(CLOSING_SECONDS):
                 await client.close()
 

@@ -44,7 +44,8 @@ class Enqueue(Part):
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
         if not jobs:
             return []
-        jobs = yield from with_chains(jobs, self)
+        if any(new.blockers for new in jobs):
+            jobs = yield from with_chains(jobs, self)
         plain = not resent and not any(new.id_given or new.unique_key is not None for new in jobs)
         if plain and len({new.id for new in jobs}) == len(jobs):
             return (yield from self._insert(jobs))

@@ -8,8 +8,11 @@ Writes in a transaction are counted in it. Plain settlements have no transaction
 before the settlement a tally is announced, with the ids of its jobs; after it the tally is confirmed. Each job has the
 mark of the batch that finished it. If the process or its connection dies in between, maintenance finds the old
 announcement and counts the jobs that have the mark. An operation that removes a finished job before that (delete,
-retry) notes it on the announcement. Neither step waits for a majority: the settlement between them does, and the server
-keeps the order. If a fail-over undoes the confirmation, the announcement remains, and maintenance counts it.
+retry) notes it on the announcement.
+
+The announcement does not wait for a majority: the settlement after it does, and the server keeps the order. The
+confirmation does wait for one, so that the next count sees it. If a fail-over undoes the confirmation before that, the
+announcement remains, and maintenance counts it.
 """
 
 from __future__ import annotations

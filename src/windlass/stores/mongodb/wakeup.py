@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pymongo import MongoClient
 
-from ..hub import Hub
+from ..hub import SendingHub
 from ..wakeup import Hint
 
 if TYPE_CHECKING:
@@ -24,22 +23,13 @@ def to_documents(hints: list[Hint]) -> list[dict[str, Any]]:
     return [{"text": hint.encode(), "sent_at": now} for hint in hints]
 
 
-class MongoWakeup(Hub):
+class MongoWakeup(SendingHub):
     def __init__(self, connections: MongoConnections, collection: str) -> None:
         super().__init__()
         self._connections, self._collection = connections, collection
-        self._client: MongoClient[Any] | None = None
 
-    def deliver(self, hints: list[Hint]) -> None:
-        if self._client is None:
-            self._client = self._connections.make_client()
-        database = self._connections.database_of(self._client)
-        database[self._collection].insert_many(to_documents(hints), ordered=False)
-
-    def hang_up(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+    def new_delivery(self) -> MongoDelivery:
+        return MongoDelivery(self._connections, self._collection)
 
     def watch(self, stopping: threading.Event) -> None:
         with self._connections.make_client() as client:
@@ -59,7 +49,21 @@ class MongoWakeup(Hub):
                     elif not stream.alive:
                         raise ConnectionError("the collection of hints was dropped")
 
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            self._inherited, self._client = self._client, None  # the client of the parent: neither used nor closed here
-        super()._after_fork()
+
+class MongoDelivery:
+    """The client of the thread that sends."""
+
+    def __init__(self, connections: MongoConnections, collection: str) -> None:
+        self._connections, self._collection = connections, collection
+        self._client: MongoClient[Any] | None = None
+
+    def deliver(self, hints: list[Hint]) -> None:
+        if self._client is None:
+            self._client = self._connections.make_client()
+        database = self._connections.database_of(self._client)
+        database[self._collection].insert_many(to_documents(hints), ordered=False)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()

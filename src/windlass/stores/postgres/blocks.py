@@ -10,10 +10,9 @@ import asyncio
 import os
 import socket
 import threading
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import psycopg
@@ -21,6 +20,7 @@ from psycopg import IsolationLevel, generators
 from psycopg.pq import ExecStatus, PGconn, TransactionStatus
 
 from ...errors import Conflict
+from ...forks import PerLoop, PerProcess
 from .borrowed import Home
 from .errors import connecting
 from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
@@ -190,19 +190,16 @@ class Blocks:
 
     def __init__(self, url: str, given: dict[str, Any], size: int, home: Home, pooled: Callable[[], bool]) -> None:
         self.url, self.given, self.size, self.home, self.pooled = url, given, size, home, pooled
-        self._pid = os.getpid()
-        self._kept: list[BlockConnection] = []
-        self._places = threading.BoundedSemaphore(size)
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBlocks]
-        self._loops = weakref.WeakKeyDictionary()
+        self._of_threads = PerProcess(partial(_ThreadBlocks, size))
+        self._of_loop = PerLoop(partial(_LoopBlocks, size))
 
     # Sync
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        self._after_fork()
-        with place(self._places):
-            connection = self._take()
+        blocks = self._of_threads.get()
+        with place(blocks.places):
+            connection = self._take(blocks)
             try:
                 with connection.kept_error(), connection.transaction():
                     try:
@@ -214,21 +211,15 @@ class Blocks:
                         connection.abandon_if_busy()
                         connection.answer_seconds = ANSWER_SECONDS
             finally:
-                self._give_back(connection)
+                self._give_back(connection, blocks)
 
-    def _take(self) -> BlockConnection:
-        while (connection := self._pop()) is not None:
+    def _take(self, blocks: _ThreadBlocks) -> BlockConnection:
+        while (connection := blocks.pop()) is not None:
             if usable(connection):
                 return connection
             connection.close()
         with connecting(self.url):
             return self._as_new(BlockConnection.connect(**self.given))
-
-    def _pop(self) -> BlockConnection | None:
-        try:
-            return self._kept.pop()
-        except IndexError:  # another thread was quicker
-            return None
 
     def _as_new(self, connection: BlockConnection) -> BlockConnection:
         connection.home = self.home
@@ -236,7 +227,7 @@ class Blocks:
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         return connection
 
-    def _give_back(self, connection: BlockConnection) -> None:
+    def _give_back(self, connection: BlockConnection, blocks: _ThreadBlocks) -> None:
         in_use = not connection.lock.acquire(blocking=False)  # by a thread that the handler has not ended
         try:
             session, connection.pgconn = connection.pgconn, _nowhere()
@@ -244,16 +235,19 @@ class Blocks:
             if not in_use:
                 connection.lock.release()
         successor = BlockConnection(session)
+        kept = False
         try:
             if not in_use and not connection.is_read_only and self._may_be_kept(successor):
                 self._as_new(successor).answer_seconds = RESET_SECONDS
                 successor.execute(RESET, prepare=False)
                 successor.answer_seconds = None
-                self._kept.append(successor)
-                return
+                blocks.kept.append(successor)
+                kept = True
         except psycopg.Error:
             pass
-        successor.close()
+        finally:  # a thread may be interrupted here
+            if not kept:
+                successor.close()
 
     def _may_be_kept(self, connection: BlockConnection | AsyncBlockConnection) -> bool:
         """A session behind a pooler is not reset: it belongs to the pooler."""
@@ -263,10 +257,7 @@ class Blocks:
 
     @asynccontextmanager
     async def atransaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        self._after_fork()
-        blocks = self._loops.get(loop := asyncio.get_running_loop())
-        if blocks is None:
-            blocks = self._loops[loop] = _LoopBlocks(self.size)
+        blocks = self._of_loop.get()
         async with blocks.places:
             connection = await self._atake(blocks)
             try:
@@ -319,21 +310,26 @@ class Blocks:
     # Ending
 
     def close(self) -> None:
-        self._after_fork()
-        while self._kept:
-            self._kept.pop().close()
+        blocks = self._of_threads.get()
+        while (connection := blocks.pop()) is not None:
+            connection.close()
 
     async def aclose_loop(self) -> None:
-        blocks = self._loops.pop(asyncio.get_running_loop(), None)
-        for connection in blocks.kept if blocks else ():
-            await connection.close()
+        blocks = self._of_loop.pop()
+        while blocks is not None and blocks.kept:
+            await blocks.kept.pop().close()
 
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            _kept_from_collection.append((self._kept, self._loops))  # those of the parent: neither used nor closed here
-            self._kept, self._loops = [], weakref.WeakKeyDictionary()
-            self._places = threading.BoundedSemaphore(self.size)
+
+class _ThreadBlocks:
+    def __init__(self, size: int) -> None:
+        self.kept: list[BlockConnection] = []
+        self.places = threading.BoundedSemaphore(size)
+
+    def pop(self) -> BlockConnection | None:
+        try:
+            return self.kept.pop()
+        except IndexError:  # another thread may have been quicker
+            return None
 
 
 class _LoopBlocks:
@@ -348,6 +344,3 @@ def _nowhere() -> Any:
     closed = PGconn.connect_start(b"no such thing")
     closed.finish()
     return closed
-
-
-_kept_from_collection: list[Any] = []

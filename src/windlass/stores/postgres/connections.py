@@ -6,9 +6,6 @@ new, empty pools.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,6 +14,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from ...errors import InvalidInput
+from ...forks import PerLoop, PerProcess
 from ...operation import Operation, Transient, adrive, arun, drive, run
 from ..store import Purpose
 from ..urls import without_password
@@ -76,10 +74,8 @@ class PostgresConnections:
         self.blocks = Blocks(url, SETTINGS | self.given, size, self.home, lambda: self.pooled)
         self.transaction, self.atransaction = self.blocks.transaction, self.blocks.atransaction
         self._takes_options = True
-        self._pid = os.getpid()
-        self._pools: dict[Purpose, SyncPool] = {}
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Purpose, AsyncPool]]
-        self._loops = weakref.WeakKeyDictionary()
+        self._pools: PerProcess[dict[Purpose, SyncPool]] = PerProcess(dict)
+        self._loop_pools: PerLoop[dict[Purpose, AsyncPool]] = PerLoop(dict)
 
     def settings(self, purpose: Purpose = Purpose.CALLS) -> dict[str, Any]:
         """The settings of a new connection. Those of the URL take precedence."""
@@ -133,8 +129,8 @@ class PostgresConnections:
 
     @contextmanager
     def link(self, purpose: Purpose = Purpose.CALLS) -> Iterator[SyncLink]:
-        self._after_fork()
-        pool = self._pools.get(purpose) or self._pools.setdefault(
+        pools = self._pools.get()
+        pool = pools.get(purpose) or pools.setdefault(
             purpose, SyncPool(self._size_for(purpose), partial(self._connect, purpose))
         )
         with pool.link() as link:
@@ -154,10 +150,7 @@ class PostgresConnections:
     # Async
 
     async def arun(self, make: Callable[[], Operation[T]], purpose: Purpose = Purpose.CALLS) -> T:
-        self._after_fork()
-        pools = self._loops.get(loop := asyncio.get_running_loop())
-        if pools is None:
-            pools = self._loops[loop] = {}
+        pools = self._loop_pools.get()
         pool = pools.get(purpose)
         if pool is None:
             pool = pools[purpose] = AsyncPool(self._size_for(purpose), partial(self._aconnect, purpose))
@@ -197,28 +190,16 @@ class PostgresConnections:
     # Ending
 
     def close(self) -> None:
-        self._after_fork()
         self.blocks.close()
-        for pool in self._pools.values():
+        for pool in list(self._pools.get().values()):
             pool.close()
 
     async def aclose_loop(self) -> None:
         """Close the connections of the running event loop, which is about to end."""
         await self.blocks.aclose_loop()
-        for pool in self._loops.pop(asyncio.get_running_loop(), {}).values():
+        for pool in (self._loop_pools.pop() or {}).values():
             await pool.close()
 
     async def aclose(self) -> None:
         self.close()
         await self.aclose_loop()
-
-    def _after_fork(self) -> None:
-        """The child forgets the sockets of its parent. It never closes them, since that would end them for the
-        parent."""
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            _kept_from_collection.append((self._pools, self._loops))
-            self._pools, self._loops = {}, weakref.WeakKeyDictionary()
-
-
-_kept_from_collection: list[Any] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -13,10 +12,13 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from ..hub import Hub, log
+from ...logs import Log
+from ..hub import SendingHub
 from ..wakeup import Hint
 from .asking import ask, heard_meanwhile
 from .connections import PostgresConnections
+
+log = Log("windlass.wakeup")
 
 # A half-open connection is silent for ever, so it is probed: it is found within the sum of both.
 PROBE_SECONDS = 8.0
@@ -27,55 +29,19 @@ DEAF_SECONDS = 60.0  # until the next test for hints: the echo may only have bee
 PAYLOAD_BYTES = 7_999
 
 
-class PostgresWakeup(Hub):
-    """One connection to send, one to listen; each is opened when it is needed."""
+class PostgresWakeup(SendingHub):
+    """One connection to send, one to listen. Each is opened when it is needed."""
 
     def __init__(self, connections: PostgresConnections, channel: str) -> None:
         super().__init__()
         self.connections, self.connect, self.channel = connections, connections.connect_plainly, channel
         self.probe_seconds, self.answer_seconds = PROBE_SECONDS, ANSWER_SECONDS
-        self._sending_on: psycopg.Connection[Any] | None = None
-        self._inherited: psycopg.Connection[Any] | None = None
         self._said_deaf = False
         # One channel for all tests: where a pooler shares its connections, some of them keep listening to it.
         self._echo_channel = f"windlass_echo_{uuid4().hex}"
 
-    # Sending
-
-    def deliver(self, hints: list[Hint]) -> None:
-        """After the commit, not in the transaction: a NOTIFY in every enqueue makes commits wait for each other."""
-        try:
-            self._notify(self.channel, hints)
-        except Exception:
-            if self._sending_on is None:
-                raise  # it cannot be reached
-            self.hang_up()  # the connection may have been ended long ago, or the server was slow
-            self._notify(self.channel, hints)
-
-    def _notify(self, channel: str, hints: list[Hint]) -> None:
-        if self._sending_on is None or self._sending_on.closed:
-            self._sending_on = self.connect()
-        escaping = psycopg.pq.Escaping(self._sending_on.pgconn)
-        texts = [text for hint in hints if len(text := hint.encode().encode()) <= PAYLOAD_BYTES]
-        # As a command, which needs no plan; a query of pg_notify() does.
-        told = [
-            b"NOTIFY %b, %b" % (escaping.escape_identifier(channel.encode()), escaping.escape_literal(text))
-            for text in texts
-        ]
-        ask(self._sending_on, b"; ".join(told).decode(), seconds=self.answer_seconds)
-
-    def hang_up(self) -> None:
-        if self._sending_on is not None:
-            self._sending_on.close()
-            self._sending_on = None
-
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            # The connection of the parent is neither used nor closed here.
-            self._inherited, self._sending_on = self._sending_on, None
-        super()._after_fork()
-
-    # Listening
+    def new_delivery(self) -> PostgresDelivery:
+        return PostgresDelivery(self)
 
     def watch(self, stopping: threading.Event) -> None:
         with closing(self.connect()) as connection:
@@ -121,3 +87,36 @@ class PostgresWakeup(Hub):
         until = time.monotonic() + DEAF_SECONDS * random.uniform(0.5, 1.5)
         while time.monotonic() < until and not stopping.wait(LOOK_SECONDS * random.uniform(0.5, 1.5)):
             self.tell(None)
+
+
+class PostgresDelivery:
+    """The connection of the thread that sends."""
+
+    def __init__(self, wakeup: PostgresWakeup) -> None:
+        self._wakeup = wakeup
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def deliver(self, hints: list[Hint]) -> None:
+        """After the commit, not in the transaction: a NOTIFY in every enqueue makes commits wait for each other."""
+        try:
+            self._notify(hints)
+        except Exception:
+            if self._connection is None:
+                raise  # it cannot be reached
+            self.close()  # the connection may have been ended long ago, or the server was slow
+            self._notify(hints)
+
+    def _notify(self, hints: list[Hint]) -> None:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._wakeup.connect()
+        escaping = psycopg.pq.Escaping(self._connection.pgconn)
+        texts = [text for hint in hints if len(text := hint.encode().encode()) <= PAYLOAD_BYTES]
+        # As a command, which needs no plan; a query of pg_notify() does.
+        channel = escaping.escape_identifier(self._wakeup.channel.encode())
+        told = [b"NOTIFY %b, %b" % (channel, escaping.escape_literal(text)) for text in texts]
+        ask(self._connection, b"; ".join(told).decode(), seconds=self._wakeup.answer_seconds)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

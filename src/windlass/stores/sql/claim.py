@@ -11,14 +11,19 @@ import msgspec
 
 from ...job import Job
 from ...operation import Operation, Row, Rows, Statement
+from ...policy import Policy
 from ..store import ClaimRequest
-from .dialect import Part
+from .dialect import Dialect, Part
 
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
 
 
 class Claims(Part):
     """Operations `claim` and `adopt`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self._encoded: tuple[Mapping[str, Policy], Policy, str] = ({}, Policy(), "")
 
     def claim(self, request: ClaimRequest) -> Operation[list[Job]]:
         parameters = self._parameters(request)
@@ -31,15 +36,13 @@ class Claims(Part):
         return self.rows.claimed(self._in_order(rows), request.queue, request.worker)
 
     def _parameters(self, request: ClaimRequest) -> dict[str, Any]:
-        policies = {type: policy.to_json() for type, policy in request.policies.items()}
-        policies[""] = request.default_policy.to_json()
         parameters: dict[str, Any] = {
             "queue": request.queue,
             "limit": request.limit,
             "token": request.token,
             "worker": request.worker,
             "lease_seconds": request.lease_seconds,
-            "policies": msgspec.json.encode(policies).decode(),
+            "policies": self._policies_json(request),
             "max_bytes": request.max_bytes,
             "prefetch": request.prefetch,
             "begun": request.begun,
@@ -55,6 +58,17 @@ class Claims(Part):
             if request.tenant is not None:
                 parameters["tenant"] = request.tenant
         return parameters
+
+    def _policies_json(self, request: ClaimRequest) -> str:
+        """The policies of all tasks. They are cached: an app passes the same object each time, until it gets a new task
+        and makes a new object."""
+        policies, default, encoded = self._encoded
+        if request.policies is not policies or request.default_policy is not default:
+            by_type = {type: policy.to_json() for type, policy in request.policies.items()}
+            by_type[""] = request.default_policy.to_json()
+            encoded = msgspec.json.encode(by_type).decode()
+            self._encoded = request.policies, request.default_policy, encoded
+        return encoded
 
     def _variant(self, name: str, parameters: dict[str, Any], parts: Mapping[str, str] | None = None) -> Statement:
         """The query with the conditions that these parameters ask for."""

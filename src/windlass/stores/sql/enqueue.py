@@ -40,7 +40,8 @@ class Enqueue(Part):
         self.reads = reads
 
     def enqueue(self, jobs: Sequence[NewJob], *, resent: bool = False) -> Operation[list[Enqueued]]:
-        jobs = yield from with_chains(jobs, self)
+        if any(job.blockers for job in jobs):
+            jobs = yield from with_chains(jobs, self)
         if resent or any(job.id_given for job in jobs):
             yield Current("an id that was given (id=) is looked for among the jobs that have ended")
         sure = not resent and not any(job.id_given or job.unique_key or job.order_key or job.blockers for job in jobs)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from ...errors import InvalidInput
+from ...forks import PerProcess
 from ...logs import Log
 from ...operation import Operation, Rows, Statement, adrive, arun, drive, run
 from ..sql.query import Query
@@ -37,6 +38,14 @@ def wal_is_safe(version: tuple[int, int, int]) -> bool:
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0)
 
 
+class Writing:
+    """The writer of one process, if it is open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.writer: Writer | None = None
+
+
 class SqliteConnections:
     """The one connection of this process to one file."""
 
@@ -46,9 +55,7 @@ class SqliteConnections:
         self.path, self.journal_mode, self.table = path, journal_mode, table
         self.in_memory = path == ":memory:"
         self._name = f"windlass-{uuid4().hex}"
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._writer: Writer | None = None
+        self._writing = PerProcess(Writing)  # a child does not close its parent's: that would release its locks
         self._has_logged_journal = False
 
     @property
@@ -98,13 +105,11 @@ class SqliteConnections:
             )  # fmt: skip
 
     def _its_writer(self) -> Writer:
-        if self._pid != os.getpid():
-            _kept_from_collection.append(self._writer)  # to close its connection here would release the parent's locks
-            self._pid, self._lock, self._writer = os.getpid(), threading.Lock(), None
-        with self._lock:
-            if self._writer is None:
-                self._writer = Writer(self._open_link)
-            return self._writer
+        writing = self._writing.get()
+        with writing.lock:
+            if writing.writer is None:
+                writing.writer = Writer(self._open_link)
+            return writing.writer
 
     # For handlers
 
@@ -171,10 +176,9 @@ class SqliteConnections:
         return databases
 
     def close(self) -> None:
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            writer, self._writer = self._writer, None
+        writing = self._writing.get()
+        with writing.lock:
+            writer, writing.writer = writing.writer, None
         if writer is not None:
             writer.close()
 
@@ -183,6 +187,3 @@ class SqliteConnections:
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)  # it waits for calls, and they may wait for a block of this event loop
-
-
-_kept_from_collection: list[Any] = []

@@ -27,9 +27,6 @@ class SqliteWakeup(Hub):
                 for hint in told:
                     hub.tell(hint)
 
-    def deliver(self, hints: list[Hint]) -> None:
-        """Nothing: `send` reaches this process, and other processes see that the file has changed."""
-
     def watch(self, stopping: threading.Event) -> None:
         if self.path == ":memory:":
             stopping.wait()
