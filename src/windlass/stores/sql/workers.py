@@ -29,7 +29,8 @@ class Workers(Part):
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         details = msgspec.json.encode(worker).decode()
-        yield self.statement("beat", name=worker.name, details=details, gone_seconds=gone_seconds)
+        is_one = len(self.sql["beat"].statements) == 1
+        yield self.statement("beat", alone=is_one, name=worker.name, details=details, gone_seconds=gone_seconds)
 
     def farewell(self, name: str) -> Operation[None]:
         yield self.statement("farewell", alone=True, name=name)
