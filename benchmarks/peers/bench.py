@@ -23,6 +23,7 @@ import psutil
 import psycopg
 
 from .install import Program
+from .server_cpu import ServerCpu
 from .systems import System
 
 SINGLE_JOBS = 2_000
@@ -47,6 +48,7 @@ class Database:
     url: str
     ask: Callable[[str], Any]  # returns the first column of the first row
     tidy: Callable[[], None]  # vacuum and checkpoint, so that earlier work does not slow the next measurement
+    server_cpu: Callable[[], ServerCpu | None] = lambda: None  # counts from the call on; None if that is not possible
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def fresh_postgres(server: str) -> Iterator[Database]:
                     connection.execute("VACUUM ANALYZE")
                     connection.execute("CHECKPOINT")
 
-                yield Database(url, ask, tidy)
+                yield Database(url, ask, tidy, lambda: ServerCpu.of(connection))
         finally:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -121,16 +123,28 @@ def drain(system: System, program: Program, database: Database, jobs: int) -> di
     """Measure from the start of the first job, as the worker reports it, until the database shows all jobs done."""
     resident: list[int] = []
     with working(program, database, "drain", jobs) as worker:
-        measured = worker.next_line(lambda: resident.append(worker.resident_bytes()))
+        first_ns = worker.next_line()["first_ns"]
+        server = database.server_cpu()
+
+        def sample() -> None:
+            resident.append(worker.resident_bytes())
+            if server is not None:
+                server.sample()
+
+        cpu_seconds = worker.next_line(sample)["cpu_seconds"]
         while database.ask(system.unfinished):
             worker.check()
             time.sleep(0.002)
         ended_ns = time.time_ns()
+        figures = {} if server is None else server.figures(jobs)
         resident.append(worker.resident_bytes())
+    figures["cpu_microseconds"] = cpu_seconds / jobs * 1e6
+    if server is not None:
+        figures["total_microseconds"] = figures["cpu_microseconds"] + figures["server_microseconds"]
     return {
-        "drain_per_second": jobs / ((ended_ns - measured["first_ns"]) / 1e9),
-        "cpu_microseconds": measured["cpu_seconds"] / jobs * 1e6,
+        "drain_per_second": jobs / ((ended_ns - first_ns) / 1e9),
         "resident_megabytes": max(resident) / MEGABYTE,
+        **figures,
     }
 
 

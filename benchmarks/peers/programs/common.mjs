@@ -40,15 +40,14 @@ const commands = {
 
   async drain(peer, count) {
     let done = 0;
-    let firstNs = 0;
     let cpu = 0;
     await peer.work(() => {
       if (!done) {
-        firstNs = nowNs();
+        say({ first_ns: nowNs() });
         cpu = cpuSeconds();
       }
       done += 1;
-      if (done === count) say({ first_ns: firstNs, cpu_seconds: cpuSeconds() - cpu });
+      if (done === count) say({ cpu_seconds: cpuSeconds() - cpu });
     });
     await new Promise(() => {});
   },

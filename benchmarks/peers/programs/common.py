@@ -3,8 +3,9 @@
     python with_….py prepare | enqueue-bulk N | enqueue-single N | drain N | latency-work N | latency-send N
 
 DATABASE_URL has the address of the database. Each command but `prepare` prints one line of JSON. A worker prints it
-when its handler has got the last job, and then runs until it is killed. The program runs in the environment of the
-peer, so it needs only the standard library. common.mjs does the same for Node.
+when its handler has got the last job, and then runs until it is killed. `drain` prints another line before, when its
+first job starts. The program runs in the environment of the peer, so it needs only the standard library. common.mjs
+does the same for Node.
 """
 
 from __future__ import annotations
@@ -74,15 +75,16 @@ async def enqueue_single(peer: Peer, count: int) -> None:
 
 
 async def drain(peer: Peer, count: int) -> None:
-    done, first_ns, cpu = 0, 0, 0.0
+    done, cpu = 0, 0.0
 
     def handle(_: int) -> None:
-        nonlocal done, first_ns, cpu
+        nonlocal done, cpu
         if not done:
-            first_ns, cpu = time.time_ns(), time.process_time()
+            say(first_ns=time.time_ns())
+            cpu = time.process_time()
         done += 1
         if done == count:
-            say(first_ns=first_ns, cpu_seconds=time.process_time() - cpu)
+            say(cpu_seconds=time.process_time() - cpu)
 
     await peer.work(handle)
 
