@@ -23,13 +23,14 @@ class RowReader:
     """Makes jobs of rows. `convert` has a function for each column whose value is not yet that of the job's field."""
 
     def __init__(
-        self, columns: Columns, to_uuid: Callable[[Any], UUID], convert: Mapping[str, Callable[[Any], Any]]
-    ) -> None:
+        self, columns: Columns, to_uuid: Callable[[Any], UUID], convert: Mapping[str, Callable[[Any], Any]],
+        convert_claimed: Mapping[str, Callable[[Any], Any]],
+    ) -> None:  # fmt: skip
         self.to_uuid = to_uuid
         self.width = len(columns.read)
         names = [column.name for column in columns.claimed]
         self._order = itemgetter(*(names.index(name) for name in ("rank", "run_at", "id")))
-        self._jobs_of_claim = _jobs_of_claim(columns, convert)
+        self._jobs_of_claim = _jobs_of_claim(columns, convert_claimed)
         self._conversions = [(columns.position(name), change) for name, change in convert.items()]
         self._job_of_new = _job_of_new(columns)
 
@@ -103,9 +104,10 @@ def as_uuid(value: Any) -> UUID:
 
 
 def postgres_rows(columns: Columns) -> RowReader:
-    return RowReader(columns, as_uuid, {"id": as_uuid, "chain_id": lambda root: root and as_uuid(root)})
+    convert = {"id": as_uuid, "chain_id": lambda root: root and as_uuid(root)}
+    return RowReader(columns, as_uuid, convert, {})  # claims are read on connections of Windlass
 
 
 def sqlite_rows(columns: Columns) -> RowReader:
     convert = {"id": quick_uuid, "chain_id": lambda root: root and quick_uuid(root), "cancel_requested": bool}
-    return RowReader(columns, quick_uuid, convert)
+    return RowReader(columns, quick_uuid, convert, convert)
