@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -70,11 +70,10 @@ class ChildProcesses:
                     raise Snooze(str(error), after=NO_CHILD_SECONDS) from error
         if kind == "continue":
             return Continue(value)
-        if kind == "settled":
-            attempt.recorded = value
-            return None
         if kind != "done":
             raise _raised(kind, value)
+        if value == "null" and attempt.recorded is not None:
+            return None  # whatever type the task declares
         return task.signature.decode_result(value)
 
     async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
@@ -170,7 +169,10 @@ class _Child:
                 elif kind == "log":
                     attempt.log(value)
                 else:
-                    return kind, value
+                    answer, settled, recorded = value
+                    attempt.settled = settled or attempt.settled
+                    attempt.recorded = recorded or attempt.recorded
+                    return cast("tuple[str, Any]", answer)
         except (EOFError, OSError) as error:
             self.process.join(5.0)
             died = (ProcessDied if begun else NotBegun)(
