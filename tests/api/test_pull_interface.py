@@ -224,3 +224,22 @@ async def test_a_last_attempt_whose_claim_never_returned_is_not_spent(
     app.store.clock.move(timedelta(minutes=5))
     (attempt,) = await either.claim(1, queues=["join"])
     assert attempt.number == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"limit": 0}, {"queues": "default"}, {"queues": [""]}, {"types": [1]}, {"tenant": "acme"}, {"lease": "soon"}],
+    ids=repr,
+)
+async def test_wrong_arguments_write_nothing(
+    app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    """Not even the jobs that arrive are admitted, and the error comes without a store that answers."""
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(app, "run_operation", unexpected)
+    monkeypatch.setattr(app, "arun_operation", unexpected)
+    with pytest.raises(InvalidInput):
+        await either.claim(**wrong)
