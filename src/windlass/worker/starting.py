@@ -154,7 +154,8 @@ class Starting:
             acquired = await lock.acquire()
 
         try:
-            await self._unless_stopped(attempt, acquire())
+            while not acquired and attempt.stop is None:  # other code may cancel the task that waits
+                await self._unless_stopped(attempt, acquire())
         except BaseException:
             if acquired:
                 lock.release()
