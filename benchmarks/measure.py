@@ -76,7 +76,6 @@ def new_jobs(count: int, queue: str = "bench", **more: Any) -> list[NewJob]:
             input=f'{{"userId":"u-123","text":"hello world","n":{number}}}',
             max_attempts=20,
             lease_seconds=60.0,
-            keep_seconds=604_800,
             policy=POLICY,
             **more,
         )

@@ -128,13 +128,13 @@ FILL_HISTORY = """
 INSERT INTO windlass_history (id, run_at, created_at, finished_at, purge_at, state, attempt, slot, rank, chain_index,
     chain_id, queue, type, tenant, input, output, max_attempts, keep_seconds, token)
 SELECT id, now(), now(), now(), now() + interval '7 days', 'completed', 1, i %% 8, 0, 0, id, 'bench', 'noop', '',
-    '{}', 'null', 20, 604800, id
+    '{}', 'null', 20, NULL, id
 FROM (SELECT i, gen_random_uuid() AS id FROM generate_series(1, %(rows)s) AS i) AS made
 """
 FILL_FUTURE = """
 INSERT INTO windlass_jobs (id, run_at, created_at, state, chain_id, queue, type, input, max_attempts, lease_seconds,
     keep_seconds, policy)
-SELECT id, now() + interval '1 day' + i * interval '1 s', now(), 'pending', id, 'bench', 'noop', '{}', 20, 60, 604800,
+SELECT id, now() + interval '1 day' + i * interval '1 s', now(), 'pending', id, 'bench', 'noop', '{}', 20, 60, NULL,
     '{}'
 FROM (SELECT i, gen_random_uuid() AS id FROM generate_series(1, %(rows)s) AS i) AS made
 """

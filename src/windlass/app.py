@@ -29,7 +29,7 @@ from .defaults import Defaults, check_defaults
 from .duration import Duration
 from .engine import Engine, migrate
 from .errors import InvalidInput
-from .hooks import EVENTS
+from .events import check_event
 from .job import Job
 from .operation import Operation
 from .outcome import Settlement
@@ -307,11 +307,10 @@ class Windlass(Engine):
         return function
 
     def on(self, event: str) -> Callable[[F], F]:
-        """Call a function after each event of a kind: `@app.on("failed")`. A worker calls it for the jobs that it runs
-        (started, completed, failed, cancelled, retried, snoozed) or cleans up (rescued, expired); an app calls it for
-        the jobs that it has enqueued, after the commit (enqueued)."""
-        if event not in EVENTS:
-            raise InvalidInput(f"there is no event {event!r}; there are: {', '.join(EVENTS)}")
+        """Call a function after each event of this name: `@app.on("failed")`. `windlass.events.EVENTS` lists the names
+        and their meanings. The app that enqueues a job calls the function for "enqueued", a worker calls it for all
+        other events."""
+        check_event(event)
 
         def register(function: F) -> F:
             self.hooks.setdefault(event, []).append(function)

@@ -66,12 +66,13 @@ class Attempt:
         "next_place",
         "noted",
         "place",
-        "recorded",
+        "ran_seconds",
         "renewal",
         "settled",
         "stop",
         "task",
         "token",
+        "unconfirmed_settlement",
         "waited_for",
         "why",
     )  # fmt: skip
@@ -94,9 +95,11 @@ class Attempt:
         self.waited_for: Sequence[Blocker] = ()
         self.block: Block | None = None
         self.renewal: Future[None] | None = None  # the renewal of its lease that is under way
+        self.ran_seconds: float | None = None  # how long the worker ran it, once it has ended
         self.place: Place | None = None  # in the ledger of the worker that runs it
         self.next_place: Place | None = None  # for the next job of its chain
-        self.recorded: Settlement | None = None  # how it was settled, unless that was rolled back
+        # Settled in the caller's transaction, which may still be rolled back. If `settled` is True, it was committed.
+        self.unconfirmed_settlement: Settlement | None = None
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -116,7 +119,8 @@ class Attempt:
         """The outputs of the chains that it waited for, as plain JSON values, in the order of `after=`."""
         return [None if one.output is None else msgspec.json.decode(one.output) for one in self.waited_for]
 
-    def had(self, blockers: Sequence[Blocker]) -> None:
+    def set_blockers(self, blockers: Sequence[Blocker]) -> None:
+        """The chains that the job waited for, with their outputs."""
         self.waited_for = blockers
 
     @property
@@ -220,7 +224,7 @@ class Attempt:
             yield from transact(lambda: self._settle(settlement))
         else:
             yield from transact(lambda: self.settling(settlement), connection)
-            self.recorded = settlement
+            self.unconfirmed_settlement = settlement
 
     complete, acomplete = flow_twins(_complete)
 
@@ -288,7 +292,7 @@ class Attempt:
         self._refuse_in_block("complete() says how it ends; to end otherwise, raise Fail, Retry or Snooze")
         settlement = self.with_notes(settlement)
         yield from settle_or_raise(self, settlement)
-        self.settled, self.recorded = True, settlement
+        self.settled, self.unconfirmed_settlement = True, settlement
 
     def _refuse_in_block(self, instead: str) -> None:
         """On another connection it would collide with the block, or each would wait for the other."""

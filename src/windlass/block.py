@@ -85,7 +85,7 @@ class Block:
         return self.attempt.block is self
 
     def _settled(self, settlement: Settlement | None) -> None:
-        self.attempt.settled, self.attempt.recorded = True, settlement
+        self.attempt.settled, self.attempt.unconfirmed_settlement = True, settlement
         for tell in self.after_commit:
             tell()
 
@@ -247,7 +247,7 @@ def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]
     refusals = yield from app.store.settle([settlement])
     if refusals:
         raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}")
-    if attempt.recorded is not None:
+    if attempt.unconfirmed_settlement is not None:
         yield from _refuse_second(attempt, settlement)
     if following is not None:  # the worker that serves it may be another
         yield from app.store.hint([Hint("ready", following.queue)])

@@ -179,10 +179,10 @@ def _check_if_failed(options: Options) -> IfFailed | None:
     return None if options.if_failed == "wait" else options.if_failed
 
 
-_encoded: dict[Policy, tuple[int, float, int, str | None]] = {}
+_encoded: dict[Policy, Columns] = {}
 
 
-def _policy_columns(policy: Policy) -> tuple[int, float, int, str | None]:
+def _policy_columns(policy: Policy) -> Columns:
     """The columns of the row. They are cached: a task has the same each time."""
     columns = _encoded.get(policy)
     if columns is None:

@@ -163,7 +163,7 @@ def _read_blockers(engine: Engine, waited: Sequence[Attempt]) -> Operation[int]:
         found = yield from engine.store.blockers([attempt.job.id for attempt in some])
         size = 0
         for attempt in some:
-            attempt.had(found.get(attempt.job.id, ()))
+            attempt.set_blockers(found.get(attempt.job.id, ()))
             size += sum(len(blocker.output or "") for blocker in attempt.waited_for)
         done, room = done + len(some), room - size
         count = max(1, min(2 * count, READ_TOGETHER, room * len(some) // max(size, 1)))

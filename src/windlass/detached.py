@@ -28,7 +28,7 @@ class DetachedAttempt(Attempt):
         self._notes = Notes()
         self.cancel_requested = self.settled = self.ended = False
         self.stop = self.why = self.task = self.interrupter = None
-        self.block = self.renewal = self.recorded = self._renewed_until = None
+        self.block = self.renewal = self.unconfirmed_settlement = self._renewed_until = None
         self.waited_for = ()
 
     def __getattr__(self, name: str) -> Any:

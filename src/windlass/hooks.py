@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from weakref import finalize
 
 from .block import joined
+from .events import EVENTS as EVENTS
 from .forks import PerProcess
 from .job import Job
-from .logs import Log
 from .stores.sql.commits import after_commit
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from .worker.events import Events
 
 Hooks: TypeAlias = dict[str, list[Callable[[Any], Any]]]
-
-log = Log("windlass.hooks")
-
-EVENTS = ("enqueued", "started", "completed", "failed", "cancelled", "retried", "snoozed", "rescued", "expired")
 
 
 class EnqueuedHooks:
@@ -46,10 +42,7 @@ class EnqueuedHooks:
             after_commit(connection, lambda: self._call(created))
 
     def _call(self, jobs: Sequence[Job]) -> None:
-        try:
-            self._events.get().enqueued(jobs)
-        except RuntimeError as error:  # no thread can be started; the jobs are committed all the same
-            log.warning("hooks for enqueued were not called: %s", error)
+        self._events.get().enqueued(jobs)
 
     def finish(self) -> None:
         """Wait until the hooks have been called, and end the thread."""

@@ -75,6 +75,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
     `unique_scope` is the type for which the key counts; empty: for all types.
     `rank` is the negated priority, so that one ascending index serves claims and their cursor. The policy's four
     columns are None where the enqueuer does not know the task, or partial (`policy.PARTIAL`): the claim resolves them.
+    Where it knows the task, `lease_seconds` has a value, and `keep_seconds` None means that no keep= was given.
     """
 
     id: UUID

@@ -152,15 +152,24 @@ def describe_error(error: BaseException | str) -> JobError:
         return JobError("Error", make_safe(error))
     if isinstance(error, Described):
         return error.error
+    name = name_of(error)
     try:
         message = str(error)
     except BaseException:
-        message = f"<{type(error).__name__} whose message cannot be shown>"
+        message = f"<{name} whose message cannot be shown>"
     try:
         trace = "".join(tracebacks.format_exception(error, limit=50))
     except BaseException:
         trace = ""
-    return JobError(type(error).__name__[:TYPE_LIMIT], make_safe(message), make_safe(trace, from_end=True) or None)
+    return JobError(name, make_safe(message), make_safe(trace, from_end=True) or None)
+
+
+def name_of(error: BaseException) -> str:
+    """The name of its class, even if the class's own class does not want to tell it."""
+    try:
+        return str(type(error).__name__)[:TYPE_LIMIT]
+    except BaseException:
+        return "Exception"
 
 
 def without_secrets(job: Job, error: JobError) -> JobError:

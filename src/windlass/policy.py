@@ -18,8 +18,9 @@ from .lifecycle import FAILED, State
 
 FOR_EVER = -1  # a value of keep_seconds
 UNLIMITED = 0  # a value of max_attempts
-KEEP_SECONDS = 7 * 86_400  # the default of keep=; in a row this value means that no keep= was given
-KEEP_FAILED_SECONDS = 30 * 86_400  # the default for failed jobs: longer, to leave time to look at them
+# For jobs without a keep=. Failed jobs are kept longer, to leave time to look at them.
+KEEP_SECONDS = 7 * 86_400
+KEEP_FAILED_SECONDS = 30 * 86_400
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     max_attempts: int = 20
     lease_seconds: float = 60.0
-    keep_seconds: int = KEEP_SECONDS
+    keep_seconds: int | None = None  # None: no keep= was given
     backoff: Backoff = DEFAULT_BACKOFF
     timeout_seconds: float | None = None
     redact: tuple[str, ...] = ()  # the arguments that are hidden
@@ -69,7 +70,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             max_attempts=DEFAULT.max_attempts if max_attempts is None else max_attempts,
             lease_seconds=DEFAULT.lease_seconds if lease_seconds is None else lease_seconds,
-            keep_seconds=DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
+            keep_seconds=keep_seconds,
             backoff=backoffs.from_json(more.get("backoff")),
             timeout_seconds=timeout_seconds,
             redact=redact,
@@ -98,9 +99,11 @@ def filled_in(details: str, of_task: str | None) -> str:
     return msgspec.json.encode(merged).decode()
 
 
-def kept_seconds(keep_seconds: int, state: State) -> int:
-    """How long a job that ended in this state is kept."""
-    return KEEP_FAILED_SECONDS if state == FAILED and keep_seconds == KEEP_SECONDS else keep_seconds
+def kept_seconds(keep_seconds: int | None, state: State) -> int:
+    """How long a job that ended in this state is kept. 0: not at all. FOR_EVER: for ever."""
+    if keep_seconds is not None:
+        return keep_seconds
+    return KEEP_FAILED_SECONDS if state == FAILED else KEEP_SECONDS
 
 
 class Unset:
@@ -135,15 +138,13 @@ def attempts_option(value: int | Unset | None, otherwise: int) -> int:
     return value
 
 
-def keep_option(value: Duration | Unset | None, otherwise: int) -> int:
+def keep_option(value: Duration | Unset | None, otherwise: int | None) -> int | None:
     """Convert `keep=` to the row's value. With 0 the job is not kept; with None or "forever" it is kept for ever."""
     if isinstance(value, Unset):
         return otherwise
     if value is None or value == "forever":
         return FOR_EVER
-    seconds = int(to_seconds(value))
-    # One second more, because the default value in a row means that no keep= was given.
-    return seconds + 1 if seconds == KEEP_SECONDS else seconds
+    return int(to_seconds(value))
 
 
 def seconds_option(name: str, value: Duration | Unset | None, otherwise: float | None) -> float | None:

@@ -208,7 +208,7 @@ class Signature:
         try:
             arguments = self._reader.decode(text)
             if self._fields_are_names:  # three times as fast
-                values = msgspec.structs.asdict(arguments)
+                values: dict[str, Any] = _asdict(arguments)
             else:
                 values = dict(zip(self._parameters, msgspec.structs.astuple(arguments), strict=True))
             if self._optional:
@@ -325,6 +325,7 @@ def _load_result(kind: Any, value: Any) -> Any:
 
 
 _encode = msgspec.json.Encoder().encode
+_asdict = msgspec.structs.asdict
 _NOTHING = (Any, types.NoneType)
 _SIMPLE = frozenset((int, str, float, bool))
 _BOUNDED: dict[Any, Any] = {int: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]}

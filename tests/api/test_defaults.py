@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from windlass import Defaults, Fixed, InvalidInput, Tasks, Windlass
-from windlass.policy import FOR_EVER, KEEP_SECONDS, Policy
+from windlass.policy import FOR_EVER, Policy
 
 
 def test_a_task_that_says_nothing_has_the_apps_defaults(new_app: Callable[..., Windlass]) -> None:
@@ -61,7 +61,7 @@ def test_without_defaults_everything_is_as_it_was(app: Windlass) -> None:
     def silent() -> None: ...
 
     assert silent.policy == Policy()
-    assert silent.policy.keep_seconds == KEEP_SECONDS
+    assert silent.policy.keep_seconds is None
 
 
 @pytest.mark.parametrize(

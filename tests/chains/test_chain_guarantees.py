@@ -272,7 +272,7 @@ def test_the_next_of_one_key_for_a_loop_that_you_drive(app: Windlass) -> None:
 def test_the_schema_as_an_administrator_wants_it(fresh_postgres_url: str) -> None:
     ids = iter(UUID(int=number) for number in range(1, 10))
     app = Windlass(fresh_postgres_url, schema="queue", prefix="my_", make_id=lambda: next(ids))
-    assert app.migrate() == ["0001_initial", "0002_meanings"]
+    assert app.migrate() == ["0001_initial", "0002_meanings", "0003_keep"]
     assert app.migrate() == []
     assert app.enqueue("task", {}).id == UUID(int=1)
     app.vacuum()
@@ -284,7 +284,7 @@ def test_the_schema_as_an_administrator_wants_it(fresh_postgres_url: str) -> Non
 
         states = column("SELECT enumlabel FROM pg_enum JOIN pg_type t ON t.oid = enumtypid WHERE typname = 'my_state'")
         assert sorted(states) == sorted(STATES)
-        assert column("SELECT name FROM queue.my_migrations") == ["0001_initial", "0002_meanings"]
+        assert column("SELECT name FROM queue.my_migrations") == ["0001_initial", "0002_meanings", "0003_keep"]
         tables = column("SELECT tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')")
         assert all(name.startswith("my_") for name in tables)
         (settings,) = column("SELECT reloptions FROM pg_class WHERE oid = 'queue.my_jobs'::regclass")

@@ -34,7 +34,7 @@ class ModelJob:
     run_at: datetime
     expires_at: datetime | None
     max_attempts: int
-    keep_seconds: int
+    keep_seconds: int | None
     key: Key | None
     until: str | None
     holds_key: bool

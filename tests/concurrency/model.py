@@ -83,7 +83,7 @@ class Model(Entanglement):
             lane=None if new.order_key is None else NOT_DUE,
             state=new.state,
             max_attempts=new.max_attempts or 20,
-            keep_seconds=new.keep_seconds if new.keep_seconds is not None else 7 * 86_400,
+            keep_seconds=new.keep_seconds,
             key=key,
             until=new.unique_until,
             holds_key=key is not None and not kept,
@@ -262,7 +262,8 @@ class Model(Entanglement):
         finished = [job for job in self.jobs.values() if job.state in FINISHED and job.purge_at is not None]
         over = [job for job in finished if job.purge_at is not None and job.purge_at <= now]
         may_wait = timedelta(days=1)
-        late = {job.id for job in over if job.keep_seconds >= 86_400 and job.purge_at and now - job.purge_at < may_wait}
+        for_days = [job for job in over if kept_seconds(job.keep_seconds, job.state) >= 86_400]
+        late = {job.id for job in for_days if job.purge_at and now - job.purge_at < may_wait}
         return {job.id for job in over} - late, late
 
     # Comparing

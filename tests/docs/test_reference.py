@@ -14,7 +14,7 @@ from windlass.call import Options
 from windlass.cli import main
 from windlass.defaults import Defaults
 from windlass.errors import WindlassError
-from windlass.hooks import EVENTS
+from windlass.events import EVENTS, BatchEvent, Event
 from windlass.lifecycle import STATES
 from windlass.task_options import TaskOptions
 from windlass.unique import Unique
@@ -50,7 +50,9 @@ TABLES = {
     "unique": (section("tasks-and-jobs.md", "Unique"), [n for n in parameters(Unique) if n != "key"]),
     "app": (section("app.md", "Windlass(…)"), parameters(windlass.Windlass)),
     "worker options": (section("workers.md", "Options"), parameters(Worker)),
-    "events": (section("workers.md", "Events"), EVENTS),
+    "events": (section("workers.md", "Events"), list(EVENTS)),
+    "fields of events": (section("workers.md", "Events"), [*Event.__struct_fields__, "wait"]),
+    "fields of batch events": (section("workers.md", "Events"), BatchEvent.__struct_fields__),
     "states": (section("tasks-and-jobs.md", "States"), STATES),
     "create_app": (section("http.md", "create_app"), parameters(create_app)),
     "errors": (section("errors.md"), ERRORS),
@@ -63,6 +65,13 @@ def test_a_table_has_every_name(table: str) -> None:
     text, names = TABLES[table]
     missing = [name for name in names if not re.search(rf"`{re.escape(name)}[`(=]", text)]
     assert not missing
+
+
+def test_the_table_of_events_is_the_list_of_events_with_its_meanings() -> None:
+    table = section("workers.md", "Events").partition("| event | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.fullmatch(r"\| `(\w+)` \| (.+) \|", line) for line in table.splitlines()]
+    assert [(row[1], row[2]) for row in rows if row] == list(EVENTS.items())
+    assert all(rows)
 
 
 def commands(group: click.Group, prefix: str) -> dict[str, click.Command]:

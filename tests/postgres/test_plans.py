@@ -27,7 +27,7 @@ FILL_LIVE = """
 INSERT INTO windlass_jobs (id, run_at, created_at, state, attempt, chain_id, queue, type, input, max_attempts,
     lease_seconds, keep_seconds, policy, token, worker, claimed_at, leased_until)
 SELECT id, now() - interval '1 hour', now(), %(state)s::windlass_state, 0, id, 'q' || i %% 3, 't' || i %% 5, '{}',
-    20, 60, 604800, '{}', CASE WHEN %(state)s = 'running' THEN gen_random_uuid() END, 'w', now(),
+    20, 60, NULL, '{}', CASE WHEN %(state)s = 'running' THEN gen_random_uuid() END, 'w', now(),
     now() + interval '60 s'
 FROM (SELECT i, lpad(to_hex(%(first)s + i), 32, '0')::uuid AS id FROM generate_series(1, %(rows)s) AS i) AS made
 """
@@ -37,7 +37,7 @@ INSERT INTO windlass_history (id, run_at, created_at, finished_at, purge_at, sta
     chain_id, queue, type, tenant, input, output, max_attempts, keep_seconds, token)
 SELECT id, now(), now(), now(), now() + interval '7 days',
     CASE WHEN i %% 1000 = 0 THEN 'failed' ELSE 'completed' END::windlass_state, 1, i %% 8, 0, 0, id, 'q' || i %% 3,
-    't' || i %% 50, CASE WHEN i %% 100 = 0 THEN 'acme' ELSE '' END, '{}', 'null', 20, 604800, gen_random_uuid()
+    't' || i %% 50, CASE WHEN i %% 100 = 0 THEN 'acme' ELSE '' END, '{}', 'null', 20, NULL, gen_random_uuid()
 FROM (SELECT i, lpad(to_hex(%(first)s + i), 32, '0')::uuid AS id FROM generate_series(1, %(rows)s) AS i) AS made
 """
 

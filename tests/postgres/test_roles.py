@@ -306,7 +306,8 @@ def test_who_only_looks_can_write_nothing(database: Database) -> None:
 
 
 def test_no_role_but_the_owner_changes_the_schema(database: Database) -> None:
-    database.superuser.execute("DELETE FROM windlass_migrations WHERE version = 2")
+    newest = "SELECT max(version) FROM windlass_migrations"
+    database.superuser.execute(f"DELETE FROM windlass_migrations WHERE version = ({newest})")
     for role in ("worker", "enqueuer", "reader"):
         with pytest.raises(WindlassError, match="migrate"):
             database.app(role).enqueue("t")

@@ -43,7 +43,7 @@ policies = st.builds(
     Policy,
     max_attempts=st.integers(0, 10**6),
     lease_seconds=st.floats(0.001, 10**6),
-    keep_seconds=st.integers(-1, 10**9),
+    keep_seconds=st.none() | st.integers(-1, 10**9),
     backoff=backoffs,
     timeout_seconds=st.one_of(st.none(), st.floats(0.001, 10**6)),
     redact=st.lists(st.text(min_size=1, max_size=10), max_size=3).map(tuple),
@@ -100,21 +100,25 @@ def test_other_details_are_not_partial(details: object) -> None:
 @pytest.mark.parametrize("state", STATES)
 @given(keep=st.integers(-1, 10**9))
 def test_a_job_is_kept_as_long_as_its_row_says(state: State, keep: int) -> None:
-    is_default = state == "failed" and keep == KEEP_SECONDS
-    assert kept_seconds(keep, state) == (KEEP_FAILED_SECONDS if is_default else keep)
+    assert kept_seconds(keep, state) == keep
+    assert kept_seconds(None, state) == (KEEP_FAILED_SECONDS if state == "failed" else KEEP_SECONDS)
 
 
 @given(seconds)
-def test_a_keep_that_was_given_is_never_taken_for_the_default(count: int) -> None:
-    stored = keep_option(count, KEEP_SECONDS)
-    assert stored - count in (0, 1)
-    assert kept_seconds(stored, "failed") == stored
+def test_a_keep_that_was_given_is_stored_as_it_is(count: int) -> None:
+    assert keep_option(count, None) == keep_option(count, 5) == count
+
+
+def test_seven_days_are_no_special_value() -> None:
+    assert keep_option("7d", None) == KEEP_SECONDS
+    assert kept_seconds(KEEP_SECONDS, "failed") == KEEP_SECONDS
 
 
 def test_keep_for_ever() -> None:
     assert keep_option(None, 5) == keep_option("forever", 5) == FOR_EVER
     assert keep_option(0, 5) == 0
     assert keep_option(UNSET, 5) == 5
+    assert keep_option(UNSET, None) is None
 
 
 # Options

@@ -69,7 +69,7 @@ async def test_read_only(app: Windlass, client: Client) -> None:
 async def test_a_tenant_sees_its_own_jobs_only(app: Windlass, client: Client) -> None:
     acme, http = client("of-acme"), client()
     own = (await acme.post("/v1/jobs", json=JOB)).json()
-    other = (await http.post("/v1/jobs", json=JOB | {"tenant": "other"})).json()
+    other, unknown = (await http.post("/v1/jobs", json=JOB | {"tenant": "other"})).json(), str(uuid4())
     assert own["tenant"] == "acme"
     assert [job["id"] for job in (await acme.get("/v1/jobs")).json()["jobs"]] == [own["id"]]
     assert (await acme.get("/v1/jobs?tenant=other")).status_code == 403
@@ -77,8 +77,9 @@ async def test_a_tenant_sees_its_own_jobs_only(app: Windlass, client: Client) ->
     assert (await acme.post("/v1/jobs", json=JOB | {"id": other["id"]})).status_code == 409
     for method, path in ROUTES:
         if "{id}" in path:
-            answer = await acme.request(method, path.replace("{id}", other["id"]))
-            assert answer.status_code == 404, (method, path)
+            answer, missing = [await acme.request(method, path.replace("{id}", id)) for id in (other["id"], unknown)]
+            assert (answer.status_code, missing.status_code) == (404, 404), (method, path)
+            assert answer.json()["detail"].replace(other["id"], unknown) == missing.json()["detail"], (method, path)
         if path in ("/v1/queues", "/v1/stats", "/v1/workers", "/v1/schedules", "/v1/events"):
             assert (await acme.get(path)).status_code == 403
     assert other["id"] not in (await acme.get("/")).text

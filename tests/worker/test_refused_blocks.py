@@ -22,7 +22,7 @@ from windlass.embedded import MongodbServer
 from windlass.operation import Operation, Unwilling
 from windlass.outcome import Settlement
 from windlass.stores.store import Refusal
-from windlass.worker.refused_blocks import LONGEST_DELAY, MOST_REFUSALS, RefusedBlocks
+from windlass.worker.unspent import LONGEST_DELAY, MOST_REFUSALS, Unspent
 
 from .conftest import until
 from .looking import look
@@ -98,7 +98,7 @@ async def test_the_store_is_unwilling_for_a_while(
         job = await task.aenqueue()
         await completed_once(app, ledger, job, starts)
     assert len(starts) == 3
-    assert caplog.text.count("the store did not take its transaction. No attempt is spent") == 2
+    assert caplog.text.count("the store did not take its transaction") == 2
     ledger.close()
     await app.aclose()
 
@@ -417,24 +417,24 @@ async def test_mongodb_refuses_for_a_while(server_of_faults: MongodbServer, comm
 
 
 def test_the_wait_grows_and_has_a_bound(app: Windlass) -> None:
-    job, blocks = app.enqueue("any"), RefusedBlocks()
-    delays = [_seconds(blocks.snooze(job, BlockRefused("no"))) for _ in range(100)]
+    job, blocks = app.enqueue("any"), Unspent()
+    delays = [_seconds(blocks.snooze(job, BlockRefused("no"), "refused", MOST_REFUSALS)) for _ in range(100)]
     assert delays[0] <= 0.5
     assert delays[3] >= 2.5
     assert all(LONGEST_DELAY / 2 < delay <= LONGEST_DELAY for delay in delays[10:])
     blocks.counts.pop(job.id)
-    assert _seconds(blocks.snooze(job, BlockRefused("no"))) <= 0.5
+    assert _seconds(blocks.snooze(job, BlockRefused("no"), "refused", MOST_REFUSALS)) <= 0.5
 
 
 def test_after_half_an_hour_a_refusal_counts(app: Windlass) -> None:
-    job, blocks, refusal = app.enqueue("any"), RefusedBlocks(), BlockRefused("no")
-    given_back = sum(_seconds(blocks.snooze(job, refusal)) for _ in range(MOST_REFUSALS))
+    job, blocks, refusal = app.enqueue("any"), Unspent(), BlockRefused("no")
+    given_back = sum(_seconds(blocks.snooze(job, refusal, "refused", MOST_REFUSALS)) for _ in range(MOST_REFUSALS))
     assert 20 * 60 < given_back < 40 * 60
-    assert blocks.snooze(job, refusal) is refusal
-    assert isinstance(blocks.snooze(job, refusal), Snooze)
+    assert blocks.snooze(job, refusal, "refused", MOST_REFUSALS) is refusal
+    assert isinstance(blocks.snooze(job, refusal, "refused", MOST_REFUSALS), Snooze)
 
 
-def _seconds(snooze: Snooze | BlockRefused) -> float:
+def _seconds(snooze: BaseException) -> float:
     assert isinstance(snooze, Snooze)
     assert snooze.after is not None
     return snooze.after

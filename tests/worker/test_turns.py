@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,7 +174,7 @@ class Model:
             self.known |= reasons.hinted
         plan = self.turn.plan(reasons, self.ledger, self.now, frozenset(self.known))
         first = sum(map(self.claim, plan.first))
-        turn = self.turn.begin(plan, reasons, self.ledger)
+        turn = self.turn.begin(plan, reasons, self.ledger, self.now)
         if plan.admit:
             turn = turn.admitted(False, self.now)
         queues = sorted(self.known)
@@ -217,8 +217,22 @@ def test_while_it_looks_a_turn_has_found_nothing() -> None:
     turn = Turn(POLL).claimed(room=5, jobs=0)
     assert turn.idle
     ledger = Ledger(5)
-    begun = turn.begin(turn.plan(Reasons(), ledger, 1.0, frozenset()), Reasons(), ledger)
+    begun = turn.begin(turn.plan(Reasons(), ledger, 1.0, frozenset()), Reasons(), ledger, 1.0)
     assert (begun.idle, begun.took_all) == (False, False)
+
+
+def test_chains_that_continue_put_off_other_queues_for_a_moment_only() -> None:
+    turn, ledger, chain = Turn(POLL), Ledger(5), Reasons(Reason.CHAIN, chains=frozenset("a"))
+    turn = turn.begin(turn.plan(chain, ledger, 1.0, frozenset("ab")), chain, ledger, 1.0)
+    assert turn.plan(chain, ledger, 1.05, frozenset("ab")).only_first
+    assert not turn.plan(chain, ledger, 1.2, frozenset("ab")).only_first
+
+
+def test_a_look_that_takes_all_asks_at_once_when_the_next_job_is_due() -> None:
+    turn = replace(Turn(POLL), number=1).claimed(room=5, jobs=1)
+    assert turn.must_ask_when_due
+    assert turn.asked_when_due(2.0, now=1.0).rest().seconds == 2.0
+    assert replace(Turn(POLL), number=1).claimed(room=5, jobs=5).rest().seconds == 0
 
 
 @given(slots=st.integers(3, 20), all_queues=st.booleans(), script=events)

@@ -171,6 +171,26 @@ class Policies:
         assert (policy.max_attempts, policy.keep_seconds) == (9, 0)
         assert (policy.lease_seconds, policy.backoff, policy.timeout_seconds) == (300, Fixed(7), 5)
 
+    @pytest.mark.parametrize("ended", [False, True], ids=["first claim", "after a retry"])
+    def test_a_known_task_without_keep_gets_none_from_the_claimer(self, bench: Bench, ended: bool) -> None:
+        not_kept = {"task": Policy(keep_seconds=0)}
+        job = bench.finish("failed", keep_seconds=None) if ended else bench.add(keep_seconds=None)
+        if ended:
+            bench.retry(job)
+        held = bench.claim_one(queue=job.queue, policies=not_kept, default_policy=not_kept["task"])
+        assert held.job.policy is not None
+        assert held.job.policy.keep_seconds is None
+        bench.accept(held.completes())
+        assert bench.look(job).state == "completed"
+
+    def test_a_task_without_keep_leaves_it_open(self, bench: Bench) -> None:
+        bench.add(type="slow", **BY_NAME)
+        bench.send_back(bench.claim_one(policies={"slow": Policy()}))
+        held = bench.claim_one(policies={"slow": self.SLOW})
+        assert held.job.policy == Policy()
+        bench.accept(held.completes())
+        assert bench.look(held).state == "completed"
+
     def test_a_backoff_of_its_own_stays_where_the_lease_is_filled_in(self, bench: Bench) -> None:
         bench.add(type="slow", lease_seconds=None)
         policy = bench.claim_one(policies={"slow": self.SLOW}).job.policy

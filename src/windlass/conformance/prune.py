@@ -31,18 +31,34 @@ class Pruning:
         assert bench.prune() == 1
 
     def test_a_failed_one_stays_longer_where_nothing_was_said(self, bench: Bench) -> None:
-        failed = bench.finish("failed", keep_seconds=7 * DAY)
-        bench.finish("completed", keep_seconds=7 * DAY)
-        bench.pass_time(days=9)
-        assert bench.prune() == 1
+        failed = bench.finish("failed", keep_seconds=None)
+        bench.finish("completed", keep_seconds=None)
+        bench.finish("cancelled", keep_seconds=None)
+        bench.pass_time(days=7, seconds=-60)
+        assert bench.prune() == 0
+        bench.pass_time(days=2)
+        assert bench.prune() == 2
         assert bench.look(failed).state == "failed"
-        bench.pass_time(days=23)
+        bench.pass_time(days=21)
+        assert bench.prune() == 0
+        bench.pass_time(days=2)
         assert bench.prune() == 1
-        again = bench.finish("failed", queue="again", keep_seconds=7 * DAY)
+        assert bench.counts().total == 0
+        again = bench.finish("failed", queue="again", keep_seconds=None)
         bench.retry(again)
         bench.accept(bench.claim_one(queue="again").completes())
         bench.pass_time(days=9)
         assert bench.prune() == 1
+
+    def test_seven_days_that_were_given_hold_for_failed_ones_too(self, bench: Bench) -> None:
+        job = bench.finish("failed", keep_seconds=7 * DAY)
+        assert (policy := bench.look(job).policy) is not None
+        assert policy.keep_seconds == 7 * DAY
+        bench.retry(job)
+        bench.accept(bench.claim_one(queue=job.queue).ends("failed"))
+        bench.pass_time(days=9)
+        assert bench.prune() == 1
+        assert bench.counts().total == 0
 
     def test_its_time_counts_from_its_end(self, bench: Bench) -> None:
         held = bench.hold(keep_seconds=DAY)

@@ -22,10 +22,11 @@ class Use(Flag):
     LIVE = auto()  # the table of live jobs has it
     HISTORY = auto()  # the table of finished jobs has it
     RETRY = auto()  # a retry copies it from history back to the live table
+    CLAIM = auto()  # a claim answers with it; the claimer knows the others
 
 
 STORED = Use.LIVE | Use.HISTORY
-OPTION = Use.GIVEN | Use.ENQUEUE | Use.PLAIN | STORED | Use.RETRY  # given once, and kept unchanged
+OPTION = Use.GIVEN | Use.ENQUEUE | Use.PLAIN | STORED | Use.RETRY | Use.CLAIM  # given once, and kept unchanged
 KEY = OPTION & ~Use.PLAIN
 
 
@@ -52,6 +53,7 @@ class Columns:
     def __init__(self, *columns: Column) -> None:
         self.all = columns
         self.read = tuple(column for column in columns if column.field is not None)
+        self.claimed = tuple(column for column in self.read if Use.CLAIM in column.use)
 
     def used(self, *uses: Use) -> tuple[Column, ...]:
         """The columns that have all of these uses."""
@@ -72,35 +74,35 @@ def compiled(arguments: str, expression: str, **names: Any) -> Callable[..., Any
 COLUMNS = Columns(
     Column("id", "uuid", "text", "id", OPTION, document="_id"),
     Column("type", "text", "text", "type", OPTION),
-    Column("queue", "text", "text", "queue", OPTION),
+    Column("queue", "text", "text", "queue", OPTION & ~Use.CLAIM),
     Column("tenant", "text", "text", "tenant", OPTION),
-    Column("state", "text", "text", "state", OPTION),
+    Column("state", "text", "text", "state", OPTION & ~Use.CLAIM),
     Column("rank", "int2", "integer", "rank", OPTION | Use.REPLACE),
     Column("run_at", "timestamptz", "integer", "run_at_raw", OPTION),
     Column("created_at", "timestamptz", "integer", "created_at_raw", OPTION & ~Use.GIVEN),
     Column("input", "text", "text", "input_json", OPTION | Use.REPLACE),
-    Column("attempt", "int4", "integer", "attempt", STORED),
+    Column("attempt", "int4", "integer", "attempt", STORED | Use.CLAIM),
     Column("max_attempts", "int4", "integer", "max_attempts_raw", OPTION),
     Column("lease_seconds", "float8", "real", "lease_seconds_raw", OPTION),
     Column("keep_seconds", "int4", "integer", "keep_seconds_raw", OPTION),
     Column("policy", "text", "text", "policy_json", OPTION),
     Column("labels", "text", "text", "labels_json", OPTION | Use.REPLACE),
-    Column("error", "text", "text", "error_json", STORED | Use.RETRY),
-    Column("attempts", "text", "text", "attempts_json", STORED | Use.RETRY),
+    Column("error", "text", "text", "error_json", STORED | Use.RETRY | Use.CLAIM),
+    Column("attempts", "text", "text", "attempts_json", STORED | Use.RETRY | Use.CLAIM),
     Column("expires_at", "timestamptz", "integer", "expires_at_raw", OPTION & ~Use.RETRY),
     Column("unique_key", "text", "text", "unique_key", KEY),
     Column("order_key", "text", "text", "order_key", KEY),
     Column("chain_id", "uuid", "text", "root_id", OPTION),
     Column("chain_index", "int4", "integer", "chain_index", OPTION),
     Column("trace", "text", "text", "trace", OPTION),
-    Column("progress", "text", "text", "progress_json", STORED | Use.RETRY),
-    Column("claimed_at", "timestamptz", "integer", "claimed_at_raw", STORED),
+    Column("progress", "text", "text", "progress_json", STORED | Use.RETRY | Use.CLAIM),
+    Column("claimed_at", "timestamptz", "integer", "claimed_at_raw", STORED | Use.CLAIM),
     Column("worker", "text", "text", "worker", STORED),
-    Column("leased_until", "timestamptz", "integer", "lease_expires_at_raw", Use.LIVE),
+    Column("leased_until", "timestamptz", "integer", "lease_expires_at_raw", Use.LIVE | Use.CLAIM),
     Column("cancel_requested", "bool", "integer", "cancel_requested", Use.LIVE),
     Column("output", "text", "text", "output_json", Use.HISTORY),
     Column("finished_at", "timestamptz", "integer", "finished_at_raw", Use.HISTORY),
-    Column("blockers_left", "int4", "integer", "blockers_left", Use.LIVE | Use.RETRY),
+    Column("blockers_left", "int4", "integer", "blockers_left", Use.LIVE | Use.RETRY | Use.CLAIM),
     Column("if_failed", "text", "text", "if_failed_raw", KEY),
     Column("chain_trace", "text", "text", "chain_trace", OPTION),
     # Not fields of `Job`.

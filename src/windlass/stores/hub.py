@@ -36,7 +36,8 @@ class Hub(ABC):
         self._stop_sending, self._stop_watching = threading.Event(), threading.Event()
         self._resumed = False
         self._pid = os.getpid()
-        _hubs.add(self)
+        with _hubs_lock:
+            _hubs.add(self)
 
     # For each store
 
@@ -166,11 +167,20 @@ class Hub(ABC):
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+_hubs_lock = threading.Lock()  # a set cannot be read while another thread adds to it
+
+
+def all_hubs() -> list[Hub]:
+    """Those of this process."""
+    with _hubs_lock:
+        return list(_hubs)
 
 
 def _renew_all() -> None:
     """Runs first in a forked child: a thread of the parent may have held a lock at the moment of the fork."""
-    for hub in list(_hubs):
+    global _hubs_lock
+    _hubs_lock = threading.Lock()
+    for hub in all_hubs():
         hub._after_fork()
 
 
@@ -180,6 +190,6 @@ os.register_at_fork(after_in_child=_renew_all)
 @atexit.register
 def _flush_all() -> None:
     """The hints of a script that enqueues and ends are still sent."""
-    for hub in list(_hubs):
+    for hub in all_hubs():
         if hub._pid == os.getpid():
             hub.flush(1.0)

@@ -23,8 +23,8 @@ from starlette.responses import Response
 
 from .. import codec
 from ..app import Windlass
-from ..errors import InvalidInput, JobNotFound
-from ..job import Job
+from ..errors import InvalidInput
+from ..job import Job, no_job
 from .access import Access, Scope
 from .problems import Problem
 
@@ -52,7 +52,7 @@ class Context:
         hidden."""
         job = await self.app.arequire(id)
         if self.access.tenant not in (None, job.tenant):
-            raise JobNotFound(f"there is no job {id}: it never was, was deleted, or is no longer kept")
+            raise no_job(id)
         return job
 
     async def check_job(self, id: UUID) -> None:
@@ -65,7 +65,7 @@ class Context:
         found = await self.app.arun_operation(lambda: self.app.store.get(ids)) if self.access.tenant and ids else []
         missing = set(ids) - {job.id for job in found if job.tenant == self.access.tenant}
         if self.access.tenant and missing:
-            raise JobNotFound(f"there is no job {min(missing)}: it never was, was deleted, or is no longer kept")
+            raise no_job(min(missing))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import WindlassError
-from .loops import runner
+from .loops import rare_collections, run_to_end, runner
 from .stopping import ENDING_SECONDS, HURRY_SECONDS
 from .watchdog import Watchdog, leave
 from .worker import Worker
@@ -73,7 +73,7 @@ def run_alone(
     """
     if threading.current_thread() is not threading.main_thread():
         with runner() as loop:
-            return loop.run(work())
+            return run_to_end(loop, work())
 
     async def watched() -> int:
         count = await work()
@@ -81,15 +81,15 @@ def run_alone(
             leave(1)  # the loop would wait for them
         return count
 
-    watchdog = Watchdog()
+    watchdog = Watchdog(leaves_nothing=lambda: worker.leaves_nothing)
     worker.alone, worker.watchdog = True, watchdog if is_program else None
     signals = StopSignals(worker, watchdog, supervised=supervised)
     try:
-        with signals, runner() as loop:
+        with signals, rare_collections(), runner() as loop:
             signals.loop = loop.get_loop()
             if signals.count:
                 worker.stop()
-            count = loop.run(watched())
+            count = run_to_end(loop, watched())
         if signals.count and worker.left_behind:
             raise SystemExit(1)
         return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..attempt import Attempt
+from ..attempt import Attempt, Stop
 from ..logs import Log
 from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, may_be_handed_over
@@ -23,7 +23,7 @@ class Attempts:
         self.claimer, self.outcomes, self.events, self.stopping = claimer, outcomes, events, stopping
         self.ledger, self.bell, self.buffer, self.leases = claimer.ledger, claimer.bell, claimer.buffer, claimer.leases
         self.hooks = claimer.app.hooks
-        self.outbox = Outbox(claimer.app, self.ledger, self.bell, self.written, self.lost, claimer.name)
+        self.outbox = Outbox(claimer.app, self.ledger, self.bell, self.written, self.lost, events, claimer.name)
         self.running: set[Attempt] = set()
         self.closed = False  # the worker has ended
 
@@ -52,8 +52,10 @@ class Attempts:
     def _end_without_outcome(self, attempt: Attempt) -> None:
         """Another worker has the job, or the handler has settled it itself."""
         self.leases.let_go([attempt])
-        if attempt.settled and attempt.recorded is not None:
-            self.outcomes.settled_by_handler(attempt, attempt.recorded)
+        if attempt.settled and attempt.unconfirmed_settlement is not None:
+            self.outcomes.settled_by_handler(attempt, attempt.unconfirmed_settlement)
+        elif attempt.stop is Stop.LEASE_LOST:
+            self.events.lease_lost(attempt)
 
     def give_back(self, attempts: list[Attempt]) -> None:
         """Jobs that were claimed and not started. No attempt is spent."""

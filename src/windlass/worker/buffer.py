@@ -62,7 +62,7 @@ class Buffer:
             future = self._kept.popleft()
             if not future.done():
                 future.set_result(given.popleft() if given else None)
-        self.ledger.kept_slots, self.ledger.slots_served_at = 0, time.monotonic()
+        self.ledger.kept_slots = 0
         self.put(list(given))
 
     async def _wait_for_hand(self) -> Attempt | None:

@@ -74,14 +74,14 @@ def serve(pipe: Connection, parent: int) -> None:
         try:
             task = _find(module, name, home)
             attempt = _ChildAttempt(task.app, job, token, line)
-            attempt.had(blockers)
+            attempt.set_blockers(blockers)
             answer: tuple[str, Any] = _call(task, attempt, pipe)
         except BaseException as error:
             answer = _ended_badly(error, task)
         if os.getpid() != line.process:
             os._exit(1)  # a copy that the handler has made and forgotten to end
-        settled, recorded = (False, None) if attempt is None else (attempt.settled, attempt.recorded)
-        line.send("ended", (answer, settled, recorded))
+        settled, settlement = (False, None) if attempt is None else (attempt.settled, attempt.unconfirmed_settlement)
+        line.send("ended", (answer, settled, settlement))
 
 
 def _ignore(_number: int, _frame: object) -> None:
@@ -123,7 +123,7 @@ def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tup
     value = asyncio.run(result) if inspect.iscoroutine(result) else result
     if isinstance(value, Continue):
         return "continue", value.call
-    if value is None and attempt.recorded is not None:
+    if value is None and attempt.unconfirmed_settlement is not None:
         return "done", "null"  # it has settled its job itself, and need not return a result
     return "done", task.signature.encode_result(value)
 

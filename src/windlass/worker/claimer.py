@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID, uuid4
 
 from ..app import Windlass
@@ -14,17 +14,21 @@ from ..stores.store import ClaimRequest
 from .bell import ALWAYS, Reasons
 from .buffer import Buffer
 from .cursor import FORGET_SECONDS, QueueCursor, Unanswered
+from .events import Events
 from .leases import Leases
 from .ledger import Place
 
 log = Log("windlass.worker")
 
+ROUND_SECONDS = 0.1  # for claims from many queues in one turn
+
 
 class Claimer:
     def __init__(
-        self, app: Windlass, buffer: Buffer, leases: Leases, name: str, queues: Mapping[str, int | None] | None
-    ) -> None:
-        self.app, self.buffer, self.leases, self.name = app, buffer, leases, name
+        self, app: Windlass, buffer: Buffer, leases: Leases, events: Events, name: str,
+        queues: Mapping[str, int | None] | None,
+    ) -> None:  # fmt: skip
+        self.app, self.buffer, self.leases, self.events, self.name = app, buffer, leases, events, name
         self.ledger, self.bell = buffer.ledger, buffer.bell
         self.closed = False
         self.nothing_waits = False  # the last look claimed all jobs that it found
@@ -48,28 +52,39 @@ class Claimer:
         for cursor in self.cursors.values() if reasons.any_queue else ():
             cursor.hinted = True
 
-    async def fill(self, queues: Iterable[str], beside: Iterable[str] = ()) -> int:
-        """Claim from each queue in turn, save those `beside` of which no more was heard: how many jobs."""
-        jobs = 0
-        for queue in queues:
-            cursor = self.cursor(queue)
-            if (queue not in beside or cursor.hinted) and cursor.is_worth_a_claim():
-                jobs += await self._fill_from(queue)
-        return jobs
+    async def fill(self, queues: Iterable[str]) -> int:
+        """Claim from each of these queues: how many jobs."""
+        return sum([await self._fill_from(queue) for queue in queues if self.cursor(queue).is_worth_a_claim()])
+
+    async def fill_round(self, queues: Iterable[str], done: Iterable[str]) -> tuple[int, bool]:
+        """Claim from the queues in turn, without those that are `done` and of which no more was heard: how many jobs,
+        and whether all queues had their turn. First come those that a hint has named, then those that were looked at
+        the longest time ago. While many queues have work, the round ends early: hints and admissions wait for it."""
+        jobs, until = 0, time.monotonic() + ROUND_SECONDS
+        for cursor in sorted(map(self.cursor, queues), key=lambda cursor: (not cursor.hinted, cursor.looked_at)):
+            if cursor.queue in done and not cursor.hinted:
+                continue
+            if jobs and time.monotonic() > until:
+                return jobs, False
+            cursor.looked_at = time.monotonic()
+            if cursor.is_worth_a_claim():
+                jobs += await self._fill_from(cursor.queue)
+        return jobs, True
 
     async def _fill_from(self, queue: str) -> int:
         """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,
         one claim serves both, and a claim for last attempts comes only now and then."""
-        jobs = await self._prefetch(queue) if self.cursor(queue).is_long(time.monotonic()) else 0
-        wanted = self.ledger.room_for_slots(queue)
-        if wanted > 0 and not self.closed:
-            attempts = await self.claim(queue, wanted, prefetch=False)
-            self.buffer.hand(attempts)
-            self.cursor(queue).slots_served_at = time.monotonic()
-            jobs += len(attempts)
-            if len(attempts) < wanted:
-                return jobs
-        return jobs + await self._prefetch(queue)
+        is_long = self.cursor(queue).is_long(time.monotonic())
+        prefetched = await self._prefetch(queue) if is_long or not self.ledger.room_for_slots(queue) else None
+        wanted = self.ledger.room_for_slots(queue)  # perhaps for a slot that was kept meanwhile
+        if wanted <= 0 or self.closed:
+            return prefetched or 0
+        attempts = await self.claim(queue, wanted, prefetch=False)
+        self.buffer.hand(attempts)
+        self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
+        if prefetched is None and len(attempts) == wanted:
+            prefetched = await self._prefetch(queue)
+        return len(attempts) + (prefetched or 0)
 
     async def _prefetch(self, queue: str) -> int:
         ahead = self.ledger.room_ahead(queue)
@@ -100,8 +115,11 @@ class Claimer:
         )  # until there is an answer: the server may carry it out whatever happens here
         try:
             jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
+            answered = time.monotonic()
             self.unanswered.remove(unanswered)
-            cursor.claimed(jobs, limit, began, time.monotonic(), from_start=request.after is None)
+            cursor.claimed(jobs, limit, began, answered, from_start=request.after is None)
+            if self.app.hooks:
+                self.events.claimed(queue, len(jobs), answered - began, prefetch=prefetch)
             return self._hold(jobs, token, began, places)
         finally:
             for place in places:  # those that no job has taken
@@ -133,10 +151,9 @@ class Claimer:
 
     # Claims whose answers were lost
 
-    async def adopt(self) -> list[Attempt]:
-        """The jobs that such claims took, if they were carried out. Look until there is an answer and it is too late
-        for them to be carried out."""
-        attempts: list[Attempt] = []
+    async def adopt(self, take: Callable[[list[Attempt]], None]) -> None:
+        """Find the jobs that such claims took, if they were carried out, until it is too late for that. `take` gets the
+        jobs of each claim at once: the look for the next claim may fail."""
         for claim in list(self.unanswered):
             jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(claim.token))  # noqa: B023
             new = claim.found(jobs, time.monotonic())
@@ -146,8 +163,7 @@ class Claimer:
                 log.warning(
                     "%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name}
                 )
-                attempts += self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new)))
-        return attempts
+                take(self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new))))
 
     # Looks at the queues
 

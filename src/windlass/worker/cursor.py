@@ -33,6 +33,7 @@ class QueueCursor:
     after: Position | None = None
     stuck: bool = False  # this worker cannot run any job that is due there
     hinted: bool = False  # a hint has named the queue since
+    looked_at: float = 0.0  # when a round last came to it
     slots_served_at: float = 0.0  # when a claim last took any job, also last attempts
     _from_start_at: float = 0.0
     _took: float = 0.0

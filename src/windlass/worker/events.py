@@ -1,4 +1,7 @@
-"""Hooks: called after the event, on a separate thread. A hook that fails or is slow disturbs no job."""
+"""Hooks: called after the event, on a separate thread. A hook that fails or is slow disturbs no job.
+
+An event is made only if a hook is registered for its name.
+"""
 
 from __future__ import annotations
 
@@ -9,51 +12,56 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from ..app import Windlass
 from ..attempt import Attempt
+from ..events import BatchEvent as BatchEvent
+from ..events import Event as Event
 from ..job import Job
+from ..lifecycle import PENDING
 from ..logs import Log
 from ..outcome import Settlement
 
-log = Log("windlass.worker")
+log = Log("windlass.hooks")
 
 MOST_WAITING = 10_000
 FINISH_SECONDS = 5.0
 
 
-class Event(msgspec.Struct, frozen=True):
-    """What happened to a job: enqueued, started, completed, failed, cancelled, retried, snoozed, rescued or expired."""
-
-    name: str
-    id: Any
-    job: Job | None
-    settlement: Settlement | None = None
-
-
 class Events:
-    def __init__(self, app: Windlass) -> None:
-        self.hooks: dict[str, list[Callable[[Event], Any]]] = app.hooks
-        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+    """The events of one worker. An app has one without a worker, for "enqueued"."""
+
+    def __init__(self, app: Windlass, worker: str | None = None) -> None:
+        self.hooks: dict[str, list[Callable[[Any], Any]]] = app.hooks
+        self.worker = worker
+        self._queue: queue.SimpleQueue[Event | BatchEvent | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def settled(self, attempt: Attempt, settlement: Settlement) -> None:
-        if self.hooks:
-            name = settlement.state
-            if name == "pending":
-                name = "retried" if settlement.error else "snoozed"  # type: ignore[assignment]
-            self._send(Event(name, settlement.id, attempt.job, settlement))
+    # Of one job
 
     def enqueued(self, jobs: Sequence[Job]) -> None:
         """Called by an app, on any of its threads."""
-        for job in jobs:
+        for job in jobs if "enqueued" in self.hooks else ():
             self._send(Event("enqueued", job.id, job))
 
     def started(self, attempt: Attempt) -> None:
-        if self.hooks:
-            self._send(Event("started", attempt.job.id, attempt.job))
+        if "started" in self.hooks:
+            self._send(Event("started", attempt.job.id, attempt.job, worker=self.worker))
+
+    def ended(self, attempt: Attempt, settlement: Settlement) -> None:
+        """The store has taken the outcome of this attempt."""
+        name: str = settlement.state
+        if name == PENDING:
+            name = "retried" if settlement.error else "snoozed"
+        self._about(name, attempt, settlement)
+
+    def lease_lost(self, attempt: Attempt) -> None:
+        self._about("lease_lost", attempt, None)
+
+    def _about(self, name: str, attempt: Attempt, settlement: Settlement | None) -> None:
+        if name in self.hooks:
+            job = attempt.job
+            self._send(Event(name, job.id, job, settlement, duration=attempt.ran_seconds, worker=self.worker))
 
     def rescued(self, settlements: list[Settlement]) -> None:
         self._by_maintenance("rescued", settlements)
@@ -62,19 +70,39 @@ class Events:
         self._by_maintenance("expired", settlements)
 
     def _by_maintenance(self, name: str, settlements: list[Settlement]) -> None:
-        for settlement in settlements if self.hooks else ():
-            self._send(Event(name, settlement.id, None, settlement))
+        for settlement in settlements if name in self.hooks else ():
+            self._send(Event(name, settlement.id, None, settlement, worker=self.worker))
 
-    def _send(self, event: Event) -> None:
-        if event.name not in self.hooks:
-            return
+    # Of a batch
+
+    def claimed(self, queue: str, count: int, seconds: float, *, prefetch: bool) -> None:
+        if "claimed" in self.hooks:
+            self._send(
+                BatchEvent(
+                    name="claimed", worker=self.worker, count=count, seconds=seconds, queue=queue, prefetch=prefetch
+                )
+            )
+
+    def settled(self, count: int, seconds: float, *, refused: int) -> None:
+        if "settled" in self.hooks:
+            self._send(BatchEvent(name="settled", worker=self.worker, count=count, seconds=seconds, refused=refused))
+
+    # The thread
+
+    def _send(self, event: Event | BatchEvent) -> None:
+        """It never raises: the caller has jobs in its hands."""
         if self._queue.qsize() > MOST_WAITING:
             log.warning("hooks are too slow: an event was dropped")
             return
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="windlass-hooks", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="windlass-hooks", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the process has too many threads, or ends
+                    log.warning("hooks for %s were not called: %s", event.name, error)
+                    return
+                self._thread = thread
         self._queue.put(event)
 
     def _run(self) -> None:

@@ -38,13 +38,15 @@ from ..policy import DEFAULT
 from ..task import Task
 from .deadline import Deadline
 from .processes import ChildProcesses
-from .refused_blocks import RefusedBlocks
 from .threads import Threads
+from .unspent import MOST_REFUSALS, Unspent
 
 log = Log("windlass.worker")
 
 BLOCK_TRIES = 10  # of a handler whose transaction met another's
 BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 2.0  # seconds, the first doubled from try to try, taken in part at random
+THREADLESS_SECONDS = 1.0  # until a handler is tried again for which the system had no thread
+MOST_CANCELLED = 10  # times in a row that other code may cancel a job's task before that counts as its failure
 UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
 
 Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
@@ -59,7 +61,7 @@ class Executor:
         self.app = app
         self.threads = Threads()
         self.processes = ChildProcesses(self.threads)
-        self.refused_blocks = RefusedBlocks()
+        self.unspent = Unspent()
         self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
 
     def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
@@ -86,8 +88,7 @@ class Executor:
         async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if injected:
                 arguments[injected] = attempt
-            if attempt.begin is not None:
-                await attempt.begin()
+            await self._begin_in_thread(attempt)
             return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
 
         async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
@@ -100,6 +101,19 @@ class Executor:
         for middleware in reversed(self.app.middlewares):
             call = _around(middleware, call)
         return call
+
+    async def _begin_in_thread(self, attempt: Attempt) -> None:
+        """First a thread, then the mark of a last attempt: without a thread the attempt has not begun."""
+        try:
+            self.threads.reserve()
+        except RuntimeError as error:
+            raise Snooze(f"no thread can be started: {error}", after=THREADLESS_SECONDS) from error
+        try:
+            if attempt.begin is not None:
+                await attempt.begin()
+        except BaseException:
+            self.threads.unreserve()
+            raise
 
     async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
         """The settlement to write, or None if the attempt has lost its lease. `slot` is the task that this runs in."""
@@ -132,14 +146,16 @@ class Executor:
                 result = error
             break
         attempt.task = None
-        if self.refused_blocks.counts and not isinstance(result, BlockRefused):
-            self.refused_blocks.counts.pop(job.id, None)
+        if type(result) is asyncio.CancelledError and attempt.stop is None and slot.cancelling():
+            result = self.unspent.snooze(job, result, "other code has cancelled its task", MOST_CANCELLED)
+        elif self.unspent.counts and not isinstance(result, BlockRefused):
+            self.unspent.counts.pop(job.id, None)
         if self.threads.closed and attempt.interrupter is not None:
             return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:
             _tell_what_is_ignored(attempt, result)
             return None
-        if attempt.recorded is not None and not isinstance(result, BaseException) and result != "null":
+        if attempt.unconfirmed_settlement is not None and not isinstance(result, BaseException) and result != "null":
             log.warning(
                 "job %s: what the handler returned counts only if its own transaction was rolled back",
                 job.id, extra=job_fields(job),
@@ -153,8 +169,8 @@ class Executor:
     def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
         job = attempt.job
         match attempt.stop:
-            case Stop.LEASE_LOST if attempt.recorded is not None:
-                return attempt.recorded  # the lease may have ended with the job: the store knows
+            case Stop.LEASE_LOST if attempt.unconfirmed_settlement is not None:
+                return attempt.unconfirmed_settlement  # the lease may have ended with the job: the store knows
             case Stop.LEASE_LOST:
                 log.warning(
                     "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
@@ -169,9 +185,10 @@ class Executor:
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
         if isinstance(result, LeaseLost):
+            attempt.stop = Stop.LEASE_LOST  # the handler was the first to find out
             return None
         if isinstance(result, BlockRefused):
-            result = self.refused_blocks.snooze(job, result)
+            result = self.unspent.snooze(job, result, "the store did not take its transaction", MOST_REFUSALS)
         if isinstance(result, str):
             settlement = decide(job, attempt.token, result, random=random.random)
         else:
@@ -202,7 +219,7 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
         return attempt.completion(value)
     if type(value) is Call:  # a value of the handler may have a __class__ that raises
         raise TypeError(f"{task.name} returned a call. To continue the chain with it, return Continue(…)")
-    if value is None and attempt.recorded is not None:
+    if value is None and attempt.unconfirmed_settlement is not None:
         return "null"
     return task.signature.encode_result(value)
 

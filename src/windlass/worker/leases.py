@@ -159,7 +159,7 @@ class Leases:
     def _may_be_done(self, attempt: Attempt) -> bool:
         """Its handler has settled it, or is doing so: then there is nothing left to renew. If the lease is lost, the
         block finds out."""
-        if attempt.settled or attempt.recorded is not None:
+        if attempt.settled or attempt.unconfirmed_settlement is not None:
             self.let_go([attempt])
             return True
         with self._lock:
@@ -178,7 +178,7 @@ class Leases:
             return
         under_way: Future[None] = Future()
         with self._lock:
-            talking = [attempt for attempt in self._due if attempt.noted and attempt.recorded is None]
+            talking = [attempt for attempt in self._due if attempt.noted and attempt.unconfirmed_settlement is None]
             for attempt in talking:  # before it is asked for its block: one of the two sees the other
                 attempt.renewal = under_way
             talking = [attempt for attempt in talking if attempt.block is None]

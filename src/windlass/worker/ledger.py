@@ -76,6 +76,11 @@ class Ledger:
         return [Place(self, queue) for _ in range(count)]
 
     @property
+    def is_empty(self) -> bool:
+        """No job is held, and every outcome is written."""
+        return not (self.waiting or self.running or self._rows)
+
+    @property
     def free_slots(self) -> int:
         """Slots for which no job is here yet."""
         return max(0, self.slots - self.running - self.waiting)

@@ -22,6 +22,7 @@ from ..outcome import Settlement
 from ..stores.store import Refusal
 from .bell import Bell, Reason
 from .cursor import Unanswered
+from .events import Events
 from .ledger import Ledger, Place
 from .writer import Ended, Writer, size_of
 
@@ -50,8 +51,10 @@ class Outbox:
     """`written` is called with each batch that the store has taken, and with the refusals in it; `lost` with the claim
     of a chain's next job whose answer was lost."""
 
-    def __init__(self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, lost: Lost, name: str) -> None:
-        self.app, self.ledger, self.bell, self.name = app, ledger, bell, name
+    def __init__(
+        self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, lost: Lost, events: Events, name: str
+    ) -> None:
+        self.app, self.ledger, self.bell, self.events, self.name = app, ledger, bell, events, name
         self.written, self.lost = written, lost
         self.writer = Writer(self._send, self._renew, self._more, self._is_apart, self._was_apart)
         self.waiting: list[Ended] = []
@@ -141,10 +144,10 @@ class Outbox:
     # For the writer
 
     async def _send(self, batch: list[Ended]) -> None:
-        settlements = [settlement for _, settlement in batch]
+        settlements, began = [settlement for _, settlement in batch], time.monotonic()
         refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))
         self._out_of_hand(batch)
-        self._tell(batch, refusals, None)
+        self._tell(batch, refusals, None, began)
 
     def _out_of_hand(self, batch: list[Ended]) -> None:
         """They are written, or wait apart: if the others are cut short, these are not sent again."""
@@ -154,9 +157,12 @@ class Outbox:
             attempts = {attempt for attempt, _ in batch}  # a settlement may have been replaced
             self._in_hand = [one for one in self._in_hand if one[0] not in attempts]
 
-    def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None) -> None:
+    def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None, began: float) -> None:
+        seconds = time.monotonic() - began
         try:
             self.written(batch, refusals, next_job)
+            if batch and self.app.hooks:
+                self.events.settled(len(batch), seconds, refused=len(refusals))
         except Exception:  # it is written, and must not be written again
             log.exception("%d outcomes were written, but what follows from them failed", len(batch))
 
@@ -208,7 +214,7 @@ class Outbox:
         done = await self.app.arun_for_worker(lambda: self.app.store.hand_over(settlement, token, self.name))
         next_job = None if done.job is None else NextJob(done.job, token, began, place)
         self._out_of_hand([ended])
-        self._tell([ended], done.refusals, next_job)
+        self._tell([ended], done.refusals, next_job, began)
         return next_job is not None
 
     async def _write_and_adopt_next(self, batch: list[Ended], token: UUID, began: float, place: Place) -> bool:
@@ -222,7 +228,7 @@ class Outbox:
                 return False
             raise
         for job in jobs:
-            self._tell([], [], NextJob(job, token, began, place))
+            self._tell([], [], NextJob(job, token, began, place), began)
         return bool(jobs)
 
     def _lose_next(self, ended: Ended, token: UUID, began: float) -> None:

@@ -46,7 +46,7 @@ class Outcomes:
         if any(attempt.job.order_key for attempt, _ in batch):
             self.bell.ring(Reason.LOOK)
         talkative = log.isEnabledFor(logging.DEBUG)
-        quiet = not refusals and not talkative and not self.app.hooks
+        quiet = not refusals and not talkative and "completed" not in self.app.hooks
         if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
             self.tally.completed += len(batch)
             return
@@ -55,11 +55,15 @@ class Outcomes:
             if settlement.id in refused:
                 fields = job_fields(attempt.job)
                 log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id], extra=fields)
+                if (
+                    attempt.unconfirmed_settlement is None
+                ):  # else the handler may have settled the job in its own transaction
+                    self.events.lease_lost(attempt)
                 continue
             if talkative or settlement.error is not None:
                 log_outcome(attempt.job, settlement)
             self._count(settlement)
-            self.events.settled(attempt, settlement)
+            self.events.ended(attempt, settlement)
         pending = [one for one in batch if one[1].state == PENDING and one[1].id not in refused]
         self._ring_for_retries(pending)
         self._announce_given_back(pending)
@@ -67,7 +71,7 @@ class Outcomes:
     def settled_by_handler(self, attempt: Attempt, settlement: Settlement) -> None:
         """The handler has settled the job in its own transaction."""
         self._count(settlement)
-        self.events.settled(attempt, settlement)
+        self.events.ended(attempt, settlement)
         self.bell.ring(Reason.ENDED)
         self.bell.ring(Reason.LOOK)
 

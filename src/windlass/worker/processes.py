@@ -75,13 +75,17 @@ class ChildProcesses:
             return Continue(value)
         if kind != "done":
             raise _raised(kind, value)
-        if value == "null" and attempt.recorded is not None:
+        if value == "null" and attempt.unconfirmed_settlement is not None:
             return None  # whatever type the task declares
         return task.signature.decode_result(value)
 
     async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
         try:
             loop = asyncio.get_running_loop()
+            try:
+                self._threads.reserve()
+            except RuntimeError as error:
+                raise NotBegun(f"no thread can be started: {error}") from error
             answer: tuple[str, Any] = await self._threads.run(
                 attempt, lambda: child.run(place, attempt, loop), child.kill
             )
@@ -196,9 +200,9 @@ class _Child:
                 elif kind == "log":
                     attempt.log(value)
                 else:
-                    answer, settled, recorded = value
+                    answer, settled, settlement = value
                     attempt.settled = settled or attempt.settled
-                    attempt.recorded = recorded or attempt.recorded
+                    attempt.unconfirmed_settlement = settlement or attempt.unconfirmed_settlement
                     return cast("tuple[str, Any]", answer)
         except (EOFError, OSError) as error:
             died = (ProcessDied if begun else NotBegun)(f"the child process ended with exit code {self._exit_code()}")

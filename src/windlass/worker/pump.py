@@ -56,10 +56,10 @@ class Pump:
         first = await self.claimer.fill(plan.first)
         if first and plan.only_first:
             return Rest(CHAIN_SECONDS)
-        turn = self.turn = self.turn.begin(plan, reasons, self.ledger)
+        turn = self.turn = self.turn.begin(plan, reasons, self.ledger, time.monotonic())
         self.claimer.nothing_waits = False
         if self.claimer.unanswered:
-            self.buffer.put(await self.claimer.adopt())
+            await self.claimer.adopt(self.buffer.put)
         if plan.admit:
             turn = turn.admitted(await self.claimer.admit(), time.monotonic())
         if plan.recheck_stuck and await self.claimer.find_stuck(again=True):
@@ -71,11 +71,11 @@ class Pump:
         room = first + self.ledger.room()
         if plan.keep_slot:
             self.buffer.keep_slots(1)
-        shift = turn.number % max(1, len(queues))
-        jobs = first + await self.claimer.fill([*queues[shift:], *queues[:shift]], beside=plan.first)
-        if self.ledger.kept_slots:
-            self.buffer.hand([])  # no queue had room for more: these slots take prefetched jobs again
-        turn = turn.claimed(room, jobs)
+        try:
+            jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
+        finally:
+            self.buffer.hand([])  # slots that are still kept take prefetched jobs again
+        turn = turn.claimed(room, first + jobs, saw_all)
         if turn.must_ask_when_due:
             turn = await self._ask_when_due(turn)
         self.turn = turn

@@ -100,7 +100,7 @@ async def _give_back_unanswered(worker: Worker) -> None:
     claimer = worker.claimer
     while claimer.unanswered:
         try:
-            worker.attempts.give_back(await claimer.adopt())
+            await claimer.adopt(worker.attempts.give_back)
         except Exception as error:
             log.warning("the jobs of a claim whose answer was lost cannot be looked for: %s", error)
         if claimer.unanswered:

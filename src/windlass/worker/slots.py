@@ -16,7 +16,7 @@ from typing import Any, cast
 from ..attempt import Attempt, Stop, current
 from ..job import JobError, is_last_attempt
 from ..logs import Log, job_fields
-from ..outcome import Described, Settlement, decide, give_back
+from ..outcome import Described, Settlement, decide, give_back, name_of
 from .attempts import Attempts
 from .buffer import Buffer
 
@@ -82,7 +82,8 @@ class Slots:
             except BaseException as error:  # the executor's own, or what even it cannot describe
                 settlement = _settle_unrun(attempt, error)
             attempt.task = None
-            ledger.ran(time.perf_counter() - began)
+            attempt.ran_seconds = seconds = time.perf_counter() - began
+            ledger.ran(seconds)
             self.attempts.end(attempt, settlement)
             if task.cancelling() or self._has_changed(contextvars.copy_context()):
                 return
@@ -105,8 +106,11 @@ def _settle_unrun(attempt: Attempt, error: BaseException) -> Settlement | None:
     job = attempt.job
     if attempt.stop is Stop.LEASE_LOST:
         return None
-    if attempt.stop is Stop.SHUTDOWN or isinstance(error, asyncio.CancelledError):
+    # No isinstance, no traceback: an error's class may raise as it is looked at.
+    if attempt.stop is Stop.SHUTDOWN or issubclass(type(error), asyncio.CancelledError):
         return give_back(job, attempt.token)
-    log.error("job %s: its attempt ended in an error of the worker's", job.id, exc_info=error, extra=job_fields(job))
-    described = Described(JobError(type(error).__name__, "the worker could not tell how the attempt ended"))
+    described = Described(JobError(name_of(error), "the worker could not tell how the attempt ended"))
+    log.error(
+        "job %s: its attempt ended in an error of the worker's: %s", job.id, described.error, extra=job_fields(job)
+    )
     return decide(job, attempt.token, described, random=random.random)

@@ -55,7 +55,7 @@ class Starting:
                 return await self._execute_last(attempt, slot, began)
             return await self._execute(attempt, slot, began)
         finally:
-            attempt.had(())
+            attempt.set_blockers(())
             self._bytes -= size
             self._fewer_bytes.set()
 
@@ -73,7 +73,7 @@ class Starting:
             found = await self._insist(attempt, lambda: self.app.store.blockers([id]))
             if found is None:
                 return 0
-            attempt.had(found.get(id, ()))
+            attempt.set_blockers(found.get(id, ()))
             size = sum(len(blocker.output or "") for blocker in attempt.waited_for)
             self._bytes += size
             return size

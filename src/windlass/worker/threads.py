@@ -29,19 +29,26 @@ class Threads:
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._count = self._running = 0
 
+    def reserve(self) -> None:
+        """A thread for a call that is to come. RuntimeError if the system has none left."""
+        if self._running >= self._count:
+            loop = asyncio.get_running_loop()
+            threading.Thread(target=self._serve, args=(loop,), name="windlass-handler", daemon=True).start()
+            self._count += 1
+        self._running += 1
+
+    def unreserve(self) -> None:
+        self._running -= 1
+
     async def run(self, attempt: Attempt, function: Callable[[], Any], kill: Callable[[], None] | None = None) -> Any:
-        """The function, in a thread. `kill` ends it for certain, where there is a way.
+        """The function, in a thread that is reserved. `kill` ends it for certain, where there is a way.
 
         The worker interrupts a thread and waits for it, because the handler works until it has ended. Only when
         the worker ends is it left behind. Then `attempt.interrupter` stays: a sign that the handler still runs.
         """
         loop = asyncio.get_running_loop()
-        if self._running >= self._count:
-            threading.Thread(target=self._serve, args=(loop,), name="windlass-handler", daemon=True).start()
-            self._count += 1
         call = _Call(contextvars.copy_context(), function)
         interrupt = attempt.interrupter = kill or call.interrupt
-        self._running += 1
         self._calls.put(call)
         cancelled: asyncio.CancelledError | None = None
         while not call.ended:

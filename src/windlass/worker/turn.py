@@ -16,6 +16,7 @@ from .ledger import Ledger
 ADMIT_SECONDS = 0.1  # between admissions while there is other work
 ADMIT_BLOCKED_SECONDS = 0.01, 0.5  # the same while a lock of another transaction blocks some: first, and longest
 CHAIN_SECONDS = 0.01  # for a chain to continue, before the next look at everything
+LOOK_ROUND_SECONDS = 0.1  # between looks at everything, while chains continue
 FIND_QUEUES_SECONDS = 1.0  # between looks for new queues, while the known ones have work
 LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
 PASSED_OVER_SECONDS = 0.001, 0.25  # between looks at a job that is due and could not be claimed: first, and longest
@@ -51,6 +52,7 @@ class Turn:
     # Seen by the last look
     room: int = 0
     jobs: int = 0
+    saw_all: bool = True  # every queue had its turn
     all_slots_were_free: bool = False
     was_urged: bool = True
     due_in: float | None = None  # seconds until a known job is due; None: no job waits for its time
@@ -62,6 +64,7 @@ class Turn:
     admit_at: float = 0.0
     admit_pause: float = ADMIT_BLOCKED_SECONDS[0]
     find_queues_at: float = 0.0
+    look_round_at: float = 0.0  # then a turn looks at everything, however busy chains are
     recheck_at: float = 0.0
     check_at: float = 0.0
     passed_over_since: float = NEVER
@@ -72,12 +75,12 @@ class Turn:
     @property
     def idle(self) -> bool:
         """It had room, and claimed nothing."""
-        return self.room > 0 and self.jobs == 0
+        return self.room > 0 and self.jobs == 0 and self.saw_all
 
     @property
     def took_all(self) -> bool:
         """It claimed less than it had room for: as far as this worker knows, no other job waits."""
-        return self.number > 0 and self.jobs < self.room
+        return self.number > 0 and self.jobs < self.room and self.saw_all
 
     def seems_locked(self, now: float) -> bool:
         """A job is due and could not be claimed, perhaps because another transaction has locked it for a moment."""
@@ -90,18 +93,18 @@ class Turn:
         first = (reasons.chains | reasons.hinted) & known
         return Plan(
             first=tuple(sorted(first)) if ledger.free_slots else (),
-            only_first=bool(reasons.chains) and not reasons.kinds & BEYOND_CHAINS,
+            only_first=bool(reasons.chains) and not reasons.kinds & BEYOND_CHAINS and now < self.look_round_at,
             admit=now >= self.admit_at,
             recheck_stuck=now >= self.recheck_at,
             find_queues=self.all_queues and (now > self.find_queues_at or reasons.any_queue),
             keep_slot=now - ledger.slots_served_at > LAST_ATTEMPTS_SECONDS and not ledger.free_slots,
         )
 
-    def begin(self, plan: Plan, reasons: Reasons, ledger: Ledger) -> Turn:
+    def begin(self, plan: Plan, reasons: Reasons, ledger: Ledger, now: float) -> Turn:
         """Until its claims are done, the turn has found nothing: it is neither idle nor did it take all."""
         return replace(
             self, number=self.number + 1, room=0, jobs=0, admission_put_off=not plan.admit, was_urged=reasons.urge,
-            all_slots_were_free=ledger.all_slots_free,
+            all_slots_were_free=ledger.all_slots_free, look_round_at=now + LOOK_ROUND_SECONDS,
         )  # fmt: skip
 
     def admitted(self, blocked: bool, now: float) -> Turn:
@@ -118,9 +121,9 @@ class Turn:
         seconds = min(self.poll_seconds, LOCKED_SECONDS)
         return replace(self, recheck_at=now + self.poll_seconds, check_at=now + seconds)
 
-    def claimed(self, room: int, jobs: int) -> Turn:
+    def claimed(self, room: int, jobs: int, saw_all: bool = True) -> Turn:
         """All claims of this turn together."""
-        turn = replace(self, room=room, jobs=jobs)
+        turn = replace(self, room=room, jobs=jobs, saw_all=saw_all)
         if turn.idle:
             admit_at = turn.admit_at if turn.admission_blocked else 0.0
             return replace(turn, find_queues_at=0.0, admit_at=admit_at)
@@ -130,9 +133,9 @@ class Turn:
 
     @property
     def must_ask_when_due(self) -> bool:
-        """The look was idle, and its answer may differ from that of the last one."""
+        """The look took all that it found, and the answer may differ from that of the last one."""
         unchanged = self.saw_no_queue and self.saw_nothing_ahead and not self.was_urged and not self.admission_blocked
-        return self.idle and not unchanged
+        return self.took_all and not (self.idle and unchanged)
 
     def may_check_stuck(self, due_in: float | None, now: float) -> bool:
         """A job has been due for a while and could not be claimed: perhaps its queue holds nothing for this worker."""
@@ -152,7 +155,7 @@ class Turn:
 
     def rest(self) -> Rest:
         ended = Reason.ENDED if self.until_idle else NOTHING
-        if not self.idle:
+        if not self.took_all:
             return Rest(0.0) if self.room > 0 else Rest(self.poll_seconds, Reason.ROOM | ended)
         seconds, also = self.poll_seconds, ended
         if self._passed_over:

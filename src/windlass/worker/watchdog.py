@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 MARGIN_SECONDS = 0.5  # before the deadline the thread acts; at the deadline it is done without Python
 FLUSH_SECONDS = 0.3
@@ -19,10 +20,12 @@ PR_SET_PDEATHSIG = 1
 
 
 class Watchdog:
-    """Once armed, it ends the process with exit code 1 unless it was disarmed before. May be armed in a signal handler:
-    its thread is there already, and a SimpleQueue can be interrupted by itself."""
+    """Once armed, it ends the process unless it was disarmed before: with exit code 1, or 0 if `leaves_nothing` says
+    that no work is left behind. May be armed in a signal handler: its thread is there already, and a SimpleQueue can be
+    interrupted by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaves_nothing: Callable[[], bool] = lambda: False) -> None:
+        self._leaves_nothing = leaves_nothing
         self._deadlines: queue.SimpleQueue[float | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="windlass-watchdog", daemon=True)
         self._thread.start()
@@ -45,6 +48,9 @@ class Watchdog:
             try:
                 given = self._deadlines.get(timeout=max(0.0, seconds - MARGIN_SECONDS))
             except queue.Empty:
+                if self._leaves_nothing():
+                    os.write(2, b"windlass: the store did not answer in time; the process ends, and leaves no job\n")
+                    leave(0)
                 os.write(2, b"windlass: handlers did not end in time; the process ends without them\n")
                 leave(1)
             if given is None:

@@ -162,11 +162,11 @@ class Worker:
         loop, name = asyncio.get_running_loop(), self.identity.name
         self.bell = Bell()
         self.buffer = Buffer(self.ledger, self.bell)
-        self.events = Events(self.app)
+        self.events = Events(self.app, name)
         self.executor = Executor(self.app)
         self.starting = Starting(self.app, self.executor.execute)
         self.leases = Leases(self.app, lambda *news: _safely(loop, _interrupt, *news), self.report)
-        self.claimer = Claimer(self.app, self.buffer, self.leases, name, self.queues)
+        self.claimer = Claimer(self.app, self.buffer, self.leases, self.events, name, self.queues)
         self.outcomes = Outcomes(self.claimer, self.tally, self.events, self.poll_seconds)
         self.attempts = Attempts(self.claimer, self.outcomes, self.events, self.stopping)
         self.outbox = self.attempts.outbox
@@ -189,6 +189,13 @@ class Worker:
     @property
     def running(self) -> set[Attempt]:
         return self.attempts.running if hasattr(self, "attempts") else set()
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """If the process ended now, no job would wait for its lease to end."""
+        is_open = hasattr(self, "outbox")
+        is_clean = self.ledger.is_empty and not self.left_behind
+        return is_clean and not (is_open and (self.claimer.unanswered or not self.outbox.is_empty))
 
     @property
     def started(self) -> int:

@@ -13,7 +13,6 @@ from pymongo import UpdateOne
 from ...lifecycle import BLOCKED, CANCELLED, PENDING, RUNNING, Event, State, allows
 from ...operation import Operation, Request
 from ...outcome import Settlement
-from ...policy import KEEP_SECONDS
 from ..store import Change
 from .context import Context, Part
 from .documents import Document, run_at_of, to_line
@@ -152,8 +151,6 @@ def retried(document: Document, now: datetime, done: bool | None) -> Document:
     blocked = done is False
     changes: dict[str, Any] = {"state": BLOCKED if blocked else PENDING, "attempt": 0, "run_at": now}
     update: Document = {"$set": changes, "$unset": dict.fromkeys(OF_ITS_END, ""), "$inc": {"revision": 1}}
-    if document.get("keep_seconds") == KEEP_SECONDS:  # the default: the next claim may know the policy of the task
-        update["$unset"]["keep_seconds"] = ""
     if key_to_hold(document) is not None:
         changes["unique_held"] = True
     if done:

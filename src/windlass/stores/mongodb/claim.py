@@ -165,7 +165,8 @@ def claimed(kind: Kind, request: ClaimRequest, now: datetime) -> Document:
     from the claimer's policy for its type."""
     policy = policy_of(kind.type or "", request)
     seconds = request.lease_seconds or kind.lease_seconds or policy.lease_seconds
-    changes: Document = {name: setting(name, policy) for name in kind.missing} | {
+    found = ((name, setting(name, policy)) for name in kind.missing)
+    changes: Document = {name: value for name, value in found if value is not None} | {
         "state": RUNNING,
         "token": request.token,
         "worker": request.worker,

@@ -82,6 +82,12 @@ def run_at_of(document: Document) -> datetime:
     return moment
 
 
+def keep_seconds_of(document: Document) -> int | None:
+    """None: no keep= was given. A value of another type, written by hand, must stop no batch: it counts as None."""
+    keep_seconds = document.get("keep_seconds")
+    return keep_seconds if isinstance(keep_seconds, int) else None
+
+
 def order_key_of(document: Document) -> OrderKey:
     return document["tenant"], document["order_key"]
 

@@ -12,7 +12,6 @@ from pymongo import UpdateMany, UpdateOne
 
 from ...job import Job
 from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING, State
-from ...logs import Log
 from ...operation import Operation, Request
 from ...outcome import Settlement, decide_any_rescue, decide_expiry, stagger_seconds
 from ..store import Lease, Note, Reason, Refusal, Renewal
@@ -20,8 +19,6 @@ from .context import BRIEF, Context, Part
 from .documents import Document, to_key
 from .settle import Settlements
 from .skip_locked import plainly_or_by_halves
-
-log = Log("windlass.store")
 
 EXPIRING: dict[State, str] = {PENDING: "expiring", BLOCKED: "expiring_blocked"}  # the index of each
 

@@ -14,7 +14,7 @@ from typing import Any
 from pymongo import IndexModel
 
 from ...errors import SchemaMismatch
-from ...lifecycle import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING
+from ...lifecycle import BLOCKED, CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
 from ...operation import Operation, Request
 from .context import Part
 from .documents import HEAD, IN_LINE
@@ -71,6 +71,8 @@ def up(*fields: str) -> tuple[tuple[str, int], ...]:
 
 SCOPED = {"tenant": "$_id.tenant", "key": "$_id.key", "scope": "$type"}
 WITHOUT_SCOPE = {"_id.scope": {"$exists": False}}
+# In the job of a schedule: JSON without its empty fields, in which other fields follow.
+KEPT_BY_DEFAULT = '"keep_seconds":604800,'
 
 MIGRATIONS = (
     Migration(
@@ -200,6 +202,38 @@ MIGRATIONS = (
             Rewriting("keys", "delete_many", (WITHOUT_SCOPE,)),
         ),
         drops=(("jobs", "held_keys"),),
+    ),
+    # `keep_seconds` is absent where no keep= was given. Until now 604800 said so, and no job was given exactly this
+    # value. A completed job cannot be retried, so it needs no change. Code of schema 2 can work beside this one. It
+    # still writes 604800 for the default. Here such a job counts as one with keep="7d": if it fails, it is kept for 7
+    # days and not for 30. Where many processes migrate at once, one of them may enqueue a job with keep="7d" before
+    # another one has ended. The migration may change this job, too: it is kept for 30 days if it fails.
+    Migration(
+        3,
+        "0003 keep is absent by default",
+        2,
+        (),
+        rewritings=(
+            Rewriting(
+                "jobs",
+                "update_many",
+                ({"keep_seconds": 604_800, "state": {"$ne": COMPLETED}}, {"$unset": {"keep_seconds": ""}}),
+            ),
+            Rewriting(
+                "schedules",
+                "update_many",
+                (
+                    {"call": {"$regex": KEPT_BY_DEFAULT}},
+                    [
+                        {
+                            "$set": {
+                                "call": {"$replaceOne": {"input": "$call", "find": KEPT_BY_DEFAULT, "replacement": ""}}
+                            }
+                        }
+                    ],
+                ),
+            ),
+        ),
     ),
 )
 LATEST = MIGRATIONS[-1].version

@@ -172,7 +172,7 @@ def leaves_no_trace(settlement: Settlement, document: Document) -> bool:
 def grouped(accepted: Iterable[Judged], now: datetime) -> tuple[Groups, dict[Slot, list[Binary]]]:
     """The settlements by the change that they make; and the jobs that are kept by the tally that counts them."""
     groups: defaultdict[Ending, list[Member]] = defaultdict(list)
-    kinds: defaultdict[tuple[str, str, State, int], list[Binary]] = defaultdict(list)
+    kinds: defaultdict[tuple[str, str, State, int | None], list[Binary]] = defaultdict(list)
     for settlement, document in accepted:
         ending, id = ending_of(settlement, document), to_key(settlement.id)
         groups[ending].append(Member(id, settlement.output, settlement.progress))

@@ -13,9 +13,9 @@ from pymongo import DeleteMany, UpdateMany
 
 from ...lifecycle import BLOCKED, CANCELLED, FINISHED, PENDING, RUNNING, State
 from ...outcome import Settlement, was_accepted
-from ...policy import DEFAULT, kept_seconds
+from ...policy import kept_seconds
 from ..store import Reason
-from .documents import Document, add, round_up
+from .documents import Document, add, keep_seconds_of, round_up
 
 WAITING = (PENDING, BLOCKED)
 OF_WAITING = ("lane", "place", "arriving", "blockers_left")  # fields that only live jobs have
@@ -30,8 +30,7 @@ class Ending(NamedTuple):
 
     token: UUID | None
     state: State
-    keep_seconds: int
-    keep_missing: bool
+    keep_seconds: int | None
     error: str | None
     attempts: str | None
     run_at: datetime | None
@@ -77,14 +76,10 @@ def final_state(settlement: Settlement, document: Document) -> State:
 
 
 def ending_of(settlement: Settlement, document: Document) -> Ending:
-    keep_seconds = document.get("keep_seconds")
-    if not isinstance(keep_seconds, int):  # a value that someone wrote by hand must stop no batch
-        keep_seconds = None
     return Ending(
         settlement.token,
         final_state(settlement, document),
-        DEFAULT.keep_seconds if keep_seconds is None else keep_seconds,
-        keep_seconds is None,
+        keep_seconds_of(document),
         settlement.error,
         settlement.attempts,
         settlement.run_at,
@@ -190,7 +185,6 @@ def finished(ending: Ending, now: datetime, mark: ObjectId | None) -> Document:
         error=ending.error,
         attempts=ending.attempts,
         purge_at=purge_moment(kept_seconds(ending.keep_seconds, ending.state), now),
-        keep_seconds=ending.keep_seconds if ending.keep_missing else None,
         counted_by=mark,
     )
     leftovers = ["heard_at", "leased_until", "unique_held", "cancel_requested", "begun"]

@@ -27,8 +27,9 @@ from pymongo import UpdateOne
 from ...clock import EPOCH
 from ...lifecycle import State
 from ...operation import Operation, Request
+from ...policy import KEEP_SECONDS
 from .context import Hurried, Part
-from .documents import Document, to_key
+from .documents import Document, keep_seconds_of, to_key
 
 FINEST, COARSEST = 1, 3600  # seconds
 FOLDED_AT_ONCE = 10_000
@@ -46,19 +47,20 @@ class Slot(NamedTuple):
     purge_at: datetime | None
 
 
-def slot_of(queue: str, type: str, state: State, purge_at: datetime | None, keep_seconds: int) -> Slot:
-    """`keep_seconds`: that of the job's document."""
+def slot_of(queue: str, type: str, state: State, purge_at: datetime | None, keep_seconds: int | None) -> Slot:
+    """`keep_seconds`: that of the job's document. The state does not change the width."""
     if purge_at is None:
         return Slot(queue, type, state, None)
-    width = min(max(keep_seconds // 200, FINEST), COARSEST)
+    seconds_kept = KEEP_SECONDS if keep_seconds is None else keep_seconds
+    width = min(max(seconds_kept // 200, FINEST), COARSEST)
     seconds = -(-(purge_at - EPOCH) // timedelta(seconds=1))
     return Slot(queue, type, state, EPOCH + timedelta(seconds=-(-seconds // width) * width))
 
 
 def slot_of_finished(document: Document) -> Slot:
     """The slot in which a finished job was counted."""
-    purge_at, keep_seconds = document.get("purge_at"), document.get("keep_seconds", 0)
-    return slot_of(document["queue"], document["type"], document["state"], purge_at, keep_seconds)
+    kind = document["queue"], document["type"], document["state"]
+    return slot_of(*kind, document.get("purge_at"), keep_seconds_of(document))
 
 
 class Tallies(Part):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 LOOK_UP_MILLISECONDS = 1000  # for which the server holds an idle stream; then the thread checks whether to stop
 
-INSERTS: list[dict[str, Any]] = [{"$match": {"operationType": "insert"}}, {"$project": {"fullDocument.text": 1}}]
-
 
 def to_documents(hints: list[Hint]) -> list[dict[str, Any]]:
     """The time is that of the sender's clock; it only decides when the server deletes them."""

@@ -12,7 +12,7 @@ from uuid import UUID
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Dumper
-from psycopg.types.string import ByteaBinaryLoader
+from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
 UUID_OID, UUIDS_OID = 2950, 2951
 TEXT_OID, TEXTS_OID = 25, 1009
@@ -71,5 +71,6 @@ def _header(element: int, values: list[Any]) -> bytes:
 def register(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     connection.adapters.register_dumper(Uuids, UuidsDumper)
     connection.adapters.register_dumper(Texts, TextsDumper)
+    connection.adapters.register_loader("json", TextBinaryLoader)  # a payload is decoded by its task
     # A timestamp as its eight bytes: most are never looked at.
     connection.adapters.register_loader("timestamptz", ByteaBinaryLoader)

@@ -22,7 +22,7 @@ from psycopg.pq import ExecStatus, PGconn, TransactionStatus
 
 from ...errors import Conflict
 from .borrowed import Home
-from .errors import mapped
+from .errors import connecting
 from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
 from .pools import place
 
@@ -221,7 +221,7 @@ class Blocks:
             if usable(connection):
                 return connection
             connection.close()
-        with mapped(self.url):
+        with connecting(self.url):
             return self._as_new(BlockConnection.connect(**self.given))
 
     def _pop(self) -> BlockConnection | None:
@@ -289,7 +289,7 @@ class Blocks:
             if usable(connection):
                 return connection
             await connection.close()
-        with mapped(self.url):
+        with connecting(self.url):
             return await self._aas_new(await AsyncBlockConnection.connect(**self.given))
 
     async def _aas_new(self, connection: AsyncBlockConnection) -> AsyncBlockConnection:

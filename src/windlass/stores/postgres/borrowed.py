@@ -23,7 +23,6 @@ from ..sql.isolation import BEGIN, LEVEL, refuse_stricter
 from ..sql.query import Query
 
 CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
-TAKEN = "psycopg, asyncpg (async) or SQLAlchemy"
 
 
 @contextmanager
@@ -74,7 +73,10 @@ def refusal(connection: Any, *, is_async: bool) -> InvalidInput:
     if other_way:
         twin = "the method without the a- in front (enqueue, not aenqueue)" if is_async else "the a- twin (aenqueue)"
         return InvalidInput(f"{kind} is {'a sync' if is_async else 'an async'} connection: use {twin}")
-    return InvalidInput(f"connection= takes a connection of {TAKEN} where the queue is in PostgreSQL, not {kind}")
+    return InvalidInput(
+        "connection= takes a connection of psycopg, asyncpg (async) or SQLAlchemy where the queue is in PostgreSQL, "
+        f"not {kind}"
+    )
 
 
 class Home:

@@ -7,8 +7,8 @@ are `Unwilling`: the caller waits, and tries again.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import errors as pg
@@ -24,27 +24,13 @@ READ_ONLY = "25006"
 OF_THE_SERVER = ("08", "40003", "53", "55", "57", "58", "XX", READ_ONLY)
 
 
-class mapped:
-    """A context that translates errors. It is a class, since a generator would cost each statement more.
-
-    `url`: where Windlass is about to connect. `connection`: the connection that is used."""
-
-    __slots__ = ("connection", "url")
-
-    def __init__(self, url: str | None = None, connection: psycopg.BaseConnection[Any] | None = None) -> None:
-        self.url, self.connection = url, connection
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, psycopg.Error):
-            if error.sqlstate == READ_ONLY and self.connection is not None:
-                # Its server may be a standby now; a new connection may reach the primary.
-                self.connection.pgconn.finish()
-            raise translate(error, self.url) from error
+@contextmanager
+def connecting(url: str) -> Iterator[None]:
+    """Errors of a connection to this server that is being opened."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, url) from error
 
 
 def translate(error: psycopg.Error, url: str | None) -> WindlassError:

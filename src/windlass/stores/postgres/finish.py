@@ -51,7 +51,9 @@ CLAIMED_NEXT = {
     "next_jobs": "(SELECT :id::uuid AS before, :next_id::uuid AS id, {next_given}) AS n",
 }
 
-REFUSED = "SELECT id FROM given WHERE id NOT IN (SELECT id FROM gone)"
+# Usually none is refused: then the two lists are not compared.
+REFUSED = """SELECT id FROM given
+WHERE (SELECT count(*) FROM gone) < cardinality(:ids::uuid[]) AND id NOT IN (SELECT id FROM gone)"""
 CLAIMED = "SELECT {live_columns} FROM added AS j"
 OPEN = "AND NOT {is_paused|:queue::text}"
 

@@ -13,11 +13,12 @@ from psycopg import capabilities
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from ...errors import WindlassError
 from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Sleep, Statement, Step
 from ..sql.isolation import BEGIN
 from . import arrays
 from .asking import ready, within
-from .errors import mapped
+from .errors import READ_ONLY, translate
 
 ANSWER_SECONDS = 30.0  # for an answer: then a lost renewal can be sent again before the lease expires
 COPY_SECONDS = 600.0
@@ -62,9 +63,13 @@ class Link:
 
     def __init__(self, connection: Any, answer_seconds: float, strict: bool) -> None:
         self.connection, self.answer_seconds, self.strict = connection, answer_seconds, strict
-        self.mapped = mapped(connection=connection)
         arrays.register(connection)
         self.cursor = connection.cursor(row_factory=tuple_row, binary=True)
+
+    def translated(self, error: psycopg.Error) -> WindlassError:
+        if error.sqlstate == READ_ONLY:  # its server may be a standby now; a new connection may reach the primary
+            self.connection.pgconn.finish()
+        return translate(error, None)
 
     def hurry(self, step: Step) -> None:
         """How long its answers may take."""
@@ -98,7 +103,7 @@ class SyncLink(Link):
         super().__init__(connection, answer_seconds, strict)
 
     def execute(self, step: Step) -> Rows:
-        with self.mapped:
+        try:
             self.hurry(step)
             match step:
                 case Statement(query=query, parameters=parameters):
@@ -120,6 +125,8 @@ class SyncLink(Link):
                 case _:
                     self.cursor.execute(CONTROL[type(step)])
                     return ()
+        except psycopg.Error as error:
+            raise self.translated(error) from error
 
     def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
         for statement in statements:
@@ -144,7 +151,7 @@ class AsyncLink(Link):
     cursor: psycopg.AsyncCursor[Any]
 
     async def execute(self, step: Step) -> Rows:
-        with self.mapped:
+        try:
             self.hurry(step)
             match step:
                 case Statement(query=query, parameters=parameters):
@@ -166,6 +173,8 @@ class AsyncLink(Link):
                 case _:
                     await self.cursor.execute(CONTROL[type(step)])
                     return ()
+        except psycopg.Error as error:
+            raise self.translated(error) from error
 
     async def _statements(self, statements: tuple[str, ...], parameters: Mapping[str, Any]) -> Rows:
         for statement in statements:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from datetime import timedelta
 
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
+from ...policy import KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..columns import Column, Columns, Use
 from ..sql.rendering import Renderer
 
@@ -15,6 +15,9 @@ RING_DAYS = 30  # a slot of the ring, with jobs that are kept for so long at mos
 
 # As text: the driver has no loader for the enum, and a payload is decoded by its task.
 READ = {"state": "j.state::text", "input": "j.input::text", "chain_id": "nullif(j.chain_id, j.id)"}
+
+# The driver gives a `json` as text (`arrays.register`).
+CLAIMED = {"chain_id": READ["chain_id"]}
 
 ENQUEUE = {
     "state": "$state::{state}",
@@ -40,7 +43,6 @@ HISTORY = {
     "finished_at": "{now}",
     "purge_at": "{now} + make_interval(secs => nullif(stay, -1))",
     "state": "new_state",
-    "keep_seconds": "keep",
     "error": "new_error",
     "attempts": "coalesce(story, attempts)",
     "progress": "coalesce(said, progress)",
@@ -50,7 +52,6 @@ RETRY = {
     "state": "CASE WHEN (SELECT bool_or(NOT e.done) FROM {edges} AS e WHERE e.job_id = gone.id) "
     "THEN 'blocked'::{state} ELSE 'pending' END",
     "run_at": "{now}",
-    "keep_seconds": "nullif(keep_seconds, {keep_default})",
     "unique_held": "coalesce(unique_until = 'finished', false)",
     "lane": "CASE WHEN order_key IS NOT NULL THEN 0 END",
     "seq": "CASE WHEN order_key IS NOT NULL THEN nextval('{seq}') END",
@@ -75,21 +76,22 @@ def make_placeholders(
         "false": "false",
         "uuid": "uuid",
         "alias": "j.",
-        "partial": PARTIAL,
         "any_type": "chr(31)",
         "in_ids": "= ANY(CAST(:ids AS uuid[]))",
         "typed": "AND type = ANY(:types::text[])",
         "is_paused": "EXISTS (SELECT FROM {queues} AS q WHERE q.name = $1 AND q.paused_at IS NOT NULL)",
         # The parameter is parsed once in a statement, and only if a row leaves something to its task.
         "policy": "coalesce((SELECT :policies::jsonb) -> j.type, (SELECT :policies::jsonb) -> '')",
+        # Whether the enqueuer did not know the task, so that the claim adds the options that are missing.
+        "is_partial": f"starts_with(j.policy, '{PARTIAL}')",
+        "is_unresolved": "(j.lease_seconds IS NULL OR {is_partial})",
         # Whether the next attempt is the last one, and whether the current attempt is. NULL: there is no limit.
         "is_last_next": "(j.attempt + 1 >= nullif("
         "coalesce(j.max_attempts, ({policy} ->> 'max_attempts')::integer), 0))",
         "is_last_now": "(j.attempt >= nullif(j.max_attempts, 0))",
-        "keep_default": str(KEEP_SECONDS),
-        "keep": f"coalesce(j.keep_seconds, {DEFAULT.keep_seconds})",
-        "stay": f"(CASE WHEN g.new_state = 'failed' AND {{keep}} = {KEEP_SECONDS} THEN {KEEP_FAILED_SECONDS} "
-        "ELSE {keep} END)",
+        # How long the job is kept: the rule of `policy.kept_seconds`.
+        "stay": "coalesce(j.keep_seconds, "
+        f"CASE WHEN g.new_state = 'failed' THEN {KEEP_FAILED_SECONDS} ELSE {KEEP_SECONDS} END)",
         "slot": f"(CASE WHEN {{stay}} BETWEEN 1 AND {RING_DAYS * 86_400} THEN mod({DAY}, {RING_SLOTS}) "
         f"ELSE {RING_SLOTS} END)::smallint",
     }  # fmt: skip
@@ -99,7 +101,14 @@ def of_columns(columns: Columns) -> dict[str, str]:
     renderer = Renderer(columns, "postgres")
     given, of_next = renderer.used(Use.GIVEN), renderer.used(Use.GIVEN, Use.PLAIN)
     shared = renderer.placeholders(
-        read=READ, alias="j.", enqueue=ENQUEUE_ONE, parameter=parameter, history=HISTORY, ended="", retry=RETRY
+        read=READ,
+        claimed=CLAIMED,
+        alias="j.",
+        enqueue=ENQUEUE_ONE,
+        parameter=parameter,
+        history=HISTORY,
+        ended="",
+        retry=RETRY,
     )
     return shared | {
         "enqueued_rows": renderer.values(Use.ENQUEUE, ENQUEUE, lambda column: column.name),

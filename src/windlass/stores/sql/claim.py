@@ -28,7 +28,7 @@ class Claims(Part):
             found = yield self._variant("look_past", parameters)
             if found:
                 rows = yield self._variant("claim", parameters | self._just_before(found[0]), parts)
-        return [self.rows.job(row) for row in self._in_order(rows)]
+        return self.rows.claimed(self._in_order(rows), request.queue, request.worker)
 
     def _parameters(self, request: ClaimRequest) -> dict[str, Any]:
         policies = {type: policy.to_json() for type, policy in request.policies.items()}

@@ -10,7 +10,7 @@ from .dialect import Part
 from .query import Query, migrations
 
 # The oldest code, by the newest migration that it knows, that can work beside each version.
-MIN_COMPATIBLE = {1: 1, 2: 2}
+MIN_COMPATIBLE = {1: 1, 2: 2, 3: 2}
 
 
 class Migrations(Part):

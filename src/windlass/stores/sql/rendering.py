@@ -63,13 +63,14 @@ class Renderer:
         return "{false}" if column.postgres == "bool" else f"CAST(NULL AS {self.type_of(column)})"
 
     def placeholders(
-        self, *, read: Expressions, alias: str, enqueue: Expressions, parameter: Refer, history: Expressions,
-        ended: str, retry: Expressions,
+        self, *, read: Expressions, claimed: Expressions, alias: str, enqueue: Expressions, parameter: Refer,
+        history: Expressions, ended: str, retry: Expressions,
     ) -> dict[str, str]:  # fmt: skip
         """The lists that both dialects have. `ended`: the alias of the row that moves to history."""
         return {
             "live_columns": self.selected(Use.LIVE, read, alias),
             "finished_columns": self.selected(Use.HISTORY, read, alias),
+            "claimed_columns": ", ".join(claimed.get(one.name, f"{alias}{one.name}") for one in self.columns.claimed),
             "enqueued_columns": self.names(Use.ENQUEUE),
             "enqueued_values": self.values(Use.ENQUEUE, enqueue, parameter),
             "replaced_values": self.assignments(Use.REPLACE, enqueue, parameter),

@@ -11,10 +11,12 @@ from uuid import UUID
 import msgspec
 
 from ...job import Job, Moment, NewJob, read_moment
-from ...operation import Row
+from ...lifecycle import RUNNING
+from ...operation import Row, Rows
 from ..columns import Column, Columns, Use, compiled
 
 COMPUTED = ("run_at", "created_at", "expires_at")  # by the store, for a new job
+KNOWN = {"queue": "queue", "state": repr(RUNNING), "worker": "worker"}  # to the claimer; the others are defaults
 
 
 class RowReader:
@@ -25,7 +27,9 @@ class RowReader:
     ) -> None:
         self.to_uuid = to_uuid
         self.width = len(columns.read)
-        self._order = itemgetter(*(columns.position(name) for name in ("rank", "run_at", "id")))
+        names = [column.name for column in columns.claimed]
+        self._order = itemgetter(*(names.index(name) for name in ("rank", "run_at", "id")))
+        self._job_of_claim = _job_of_claim(columns, convert)
         self._conversions = [(columns.position(name), change) for name, change in convert.items()]
         self._job_of_new = _job_of_new(columns)
 
@@ -38,8 +42,13 @@ class RowReader:
             fields[position] = change(fields[position])
         return Job(*fields)
 
+    def claimed(self, rows: Rows, queue: str, worker: str) -> list[Job]:
+        """The rows of a claim, which have the columns that a claimer does not know, as jobs."""
+        make = self._job_of_claim
+        return [make(row, queue, worker) for row in rows]
+
     def claim_order(self, row: Row) -> Any:
-        """By rank, time and id. UUIDs are compared as integers, which is quicker."""
+        """Of a row of a claim: by rank, time and id. UUIDs are compared as integers, which is quicker."""
         rank, run_at, id = self._order(row)
         return rank, run_at, id.int if type(id) is UUID else id
 
@@ -62,6 +71,22 @@ def _job_of_new(columns: Columns) -> Callable[..., Job]:
 
     fields = ", ".join(value(column) for column in columns.read)
     return compiled(f"new, {', '.join(COMPUTED)}", f"Job({fields})", Job=Job)
+
+
+def _job_of_claim(columns: Columns, convert: Mapping[str, Callable[[Any], Any]]) -> Callable[..., Job]:
+    """A function that makes a `Job` of a row of a claim."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+    names = [column.name for column in columns.claimed]
+
+    def value(column: Column) -> str:
+        if column.name not in names:
+            return KNOWN.get(column.name) or repr(defaults[column.field or ""])
+        place = f"row[{names.index(column.name)}]"
+        return f"to_{column.name}({place})" if column.name in convert else place
+
+    fields = ", ".join(value(column) for column in columns.read)
+    conversions = {f"to_{name}": change for name, change in convert.items()}
+    return compiled("row, queue, worker", f"Job({fields})", Job=Job, **conversions)
 
 
 def quick_uuid(text: str) -> UUID:

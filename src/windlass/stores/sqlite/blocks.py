@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 from weakref import WeakSet
 
 from ...errors import Conflict
+from ...logs import Log
 from ...operation import Begin, Commit, Rows, Statement
 from ..sql.values import bound
 from .borrowed import Borrowed
 from .forking import gate
+from .link import SqliteLink
 from .own import BUSY_SECONDS, OwnLink, mapped, patiently
 
-T = TypeVar("T")
+log = Log("windlass.sqlite")
 Values = Sequence[Any] | dict[str, Any]
 
 ENDING = ("commit", "rollback", "close", "executescript")  # the last commits before it begins
 USE_SECONDS = 1.0  # that we wait for a statement of another thread
 STOP_SECONDS = 5.0  # for statements of other threads to end, once they are interrupted
 IN_USE = "another thread is still using the connection of this block: let it end before the block does"
+ENDED = "the block has ended: its connection cannot be used any more"
 REFUSAL = (
     "the writes of this block and the completion of the job commit together, when the block ends: it cannot be "
     "committed, rolled back or closed before. Raise to roll it back; SAVEPOINT, RELEASE and ROLLBACK TO can be used"
@@ -42,6 +43,8 @@ class BlockConnection:
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
         # One thread at a time: sqlite3 crashes if a cursor is closed while another thread uses it.
         self._lock = threading.RLock()
+        self._uses = 0  # statements of the thread that has the lock: one can contain another
+        self.interrupted = self._abandoned = False
 
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self.cursor().execute(sql, values)
@@ -50,30 +53,63 @@ class BlockConnection:
         return self.cursor().executemany(sql, values)
 
     def cursor(self) -> BlockCursor:
-        with self._lock:
+        with self.held():
             cursor = self.raw.cursor(BlockCursor)
             cursor.block = self
             self._cursors.add(cursor)
             return cursor
 
-    def stop_statements(self) -> bool:
-        """Interrupt the statements of other threads: whether there were any. This thread has the connection to itself
-        then, and the others can begin no statement, because the block has ended."""
-        interrupted, deadline = False, time.monotonic() + STOP_SECONDS
+    # The end of the block
+
+    def take(self) -> bool:
+        """Stop the statements of other threads, so that this thread has the connection to itself. False if one of them
+        cannot be interrupted. The others can begin no statement, because the block has ended."""
+        deadline = time.monotonic() + STOP_SECONDS
         while not self._lock.acquire(timeout=0.01):
-            interrupted = True
+            self.interrupted = True
             self.raw.interrupt()
             if time.monotonic() > deadline:
-                raise Conflict(IN_USE)
-        return interrupted
+                return False
+        return True
 
     def release(self) -> None:
         self._lock.release()
 
-    def close_cursors(self) -> None:
+    def abandon(self) -> None:
+        """The thread that still uses the connection closes it, when its statement ends."""
+        self._abandoned = True
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        """`abandon` calls it after it has set the flag. A thread calls it after it has released the lock. So one of
+        them closes the connection, in any order."""
+        if not self._lock.acquire(blocking=False):
+            return  # the thread that has the lock calls this next
+        try:
+            if self._abandoned and not self._uses:
+                self._abandoned = False
+                with gate.inside():
+                    self.roll_back_and_close()
+        except sqlite3.Error as error:
+            log.warning("the connection of a block that has ended: %s", error)
+        finally:
+            self._lock.release()
+
+    def free(self) -> None:
         """A cursor with unread rows keeps the file locked, also after the connection is closed."""
+        self.raw.set_authorizer(None)
         for cursor in list(self._cursors):
             cursor.close()
+
+    def roll_back_and_close(self) -> None:
+        try:
+            self.free()
+            if self.raw.in_transaction:
+                self.raw.rollback()
+        finally:
+            self.raw.close()
+
+    # Use
 
     def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
         return self.execute(sql, values).fetchall()
@@ -97,9 +133,8 @@ class BlockConnection:
     @contextmanager
     def unended(self) -> Iterator[None]:
         """A statement after the end of the block's transaction would be a transaction of its own."""
-        with self._lock:
-            if self.ended:
-                raise Conflict("the block has ended: its connection cannot be used any more")
+        with self.held():
+            self.check_unended()
             if not self.raw.in_transaction:
                 raise Conflict("SQLite has rolled this block back by itself (a full disk, OR ROLLBACK): let it end")
             try:
@@ -109,10 +144,30 @@ class BlockConnection:
                     raise
                 raise Conflict(REFUSAL) from error
 
+    def check_unended(self) -> None:
+        if self.ended:
+            raise Conflict(ENDED)
+
+    def until_interrupted(self, values: Iterable[Values]) -> Iterator[Values]:
+        """SQLite interrupts nothing while a generator makes the next row."""
+        for value in values:
+            if self.interrupted:
+                raise Conflict(ENDED)
+            yield value
+
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        with self._lock:
-            yield
+    def held(self) -> Iterator[None]:
+        """For one thread at a time. The last one closes the connection of an abandoned block."""
+        try:
+            with self._lock:
+                self._uses += 1
+                try:
+                    yield
+                finally:
+                    self._uses -= 1
+        finally:
+            if self._abandoned:
+                self._close_if_unused()
 
 
 class BlockCursor(sqlite3.Cursor):
@@ -129,27 +184,31 @@ class BlockCursor(sqlite3.Cursor):
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> BlockCursor:
         with self.block.unended():
-            super().executemany(sql, values)
+            super().executemany(sql, self.block.until_interrupted(values))
         return self
 
     def executescript(self, script: str, /) -> NoReturn:
         raise Conflict(f"executescript: {REFUSAL}")
 
     def fetchone(self) -> Any:
-        with self.block.reading():
+        with self.block.held():
             return super().fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
-        with self.block.reading():
+        with self.block.held():
             return super().fetchmany(self.arraysize if size is None else size)
 
     def fetchall(self) -> list[Any]:
-        with self.block.reading():
+        with self.block.held():
             return super().fetchall()
 
     def __next__(self) -> Any:
-        with self.block.reading():
+        with self.block.held():
             return super().__next__()
+
+    def close(self) -> None:
+        with self.block.held():
+            super().close()
 
 
 # The block around this code. It has locked its file, so a write on another connection here would wait for ever.
@@ -190,65 +249,43 @@ class MemoryLink(Borrowed):
         return self.cursor.execute(text, values).fetchall()
 
 
-class AsyncBlockConnection:
-    """The same, awaited. It has a separate thread, so that the event loop never waits for the disk."""
+def begin(block: BlockConnection, path: str) -> None:
+    """It gives up the wait for the lock when the block has ended, because its task was cancelled."""
+    link = SqliteLink(block.raw)
 
-    def __init__(self, block: BlockConnection, thread: ThreadPoolExecutor) -> None:
-        self.block, self._thread = block, thread
+    def ask() -> Rows:
+        block.check_unended()
+        return link.execute(Begin())
 
-    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*arguments))
-
-    async def execute(self, sql: str, values: Values = ()) -> AsyncCursor:
-        return AsyncCursor(self, await self.call(self.block.execute, sql, values))
-
-    async def executemany(self, sql: str, values: Iterable[Values]) -> AsyncCursor:
-        return AsyncCursor(self, await self.call(self.block.executemany, sql, values))
-
-    async def fetchall(self, sql: str, values: Values = ()) -> list[Any]:
-        return await self.call(self.block.fetchall, sql, values)
-
-
-class AsyncCursor:
-    def __init__(self, connection: AsyncBlockConnection, raw: sqlite3.Cursor) -> None:
-        self._connection, self.raw = connection, raw
-
-    async def fetchone(self) -> Any:
-        return await self._connection.call(self.raw.fetchone)
-
-    async def fetchall(self) -> list[Any]:
-        return await self._connection.call(self.raw.fetchall)
-
-    @property
-    def rowcount(self) -> int:
-        return self.raw.rowcount
-
-    @property
-    def lastrowid(self) -> int | None:
-        return self.raw.lastrowid
-
-
-def begin(connection: sqlite3.Connection, path: str) -> None:
-    OwnLink(connection, path, BUSY_SECONDS).execute(Begin())
-    connection.set_authorizer(end_nothing)
+    with block.held(), mapped(path):
+        patiently(ask, BUSY_SECONDS)
+        block.raw.set_authorizer(end_nothing)
 
 
 def finish(block: BlockConnection, path: str, *, commit: bool) -> None:
-    connection = block.raw
-    with gate.inside(), mapped(path):
-        interrupted = block.stop_statements()
-        try:
-            connection.set_authorizer(None)
-            block.close_cursors()
-            if commit and interrupted:
-                raise Conflict(IN_USE)
-            if commit:
-                OwnLink(connection, path, BUSY_SECONDS).execute(Commit())
-        finally:
-            if connection.in_transaction:
-                connection.rollback()
-            connection.close()
-            block.release()
+    block.ended = True
+    if not block.take():
+        log.warning("%s stays locked: another thread runs a statement of a block that has ended", path)
+        block.abandon()
+        if commit:
+            raise Conflict(IN_USE)
+        return
+    try:
+        with gate.inside(), mapped(path):
+            _end(block, path, commit=commit)
+    finally:
+        block.release()
+
+
+def _end(block: BlockConnection, path: str, *, commit: bool) -> None:
+    try:
+        if commit and block.interrupted:
+            raise Conflict(IN_USE)
+        if commit:
+            block.free()
+            OwnLink(block.raw, path, BUSY_SECONDS).execute(Commit())
+    finally:
+        block.roll_back_and_close()
 
 
 @contextmanager
@@ -258,26 +295,9 @@ def transaction(
     block = BlockConnection(open_connection(), address)
     commit = False
     try:
-        begin(block.raw, path)
+        begin(block, path)
         with inside(block):
             yield block
         commit = True
     finally:
         finish(block, path, commit=commit)
-
-
-@asynccontextmanager
-async def atransaction(
-    open_connection: Callable[[], sqlite3.Connection], path: str, address: str
-) -> AsyncIterator[AsyncBlockConnection]:
-    with ThreadPoolExecutor(1, thread_name_prefix="windlass-block") as thread:
-        loop = asyncio.get_running_loop()
-        block = BlockConnection(await loop.run_in_executor(thread, open_connection), address)
-        commit = False
-        try:
-            await loop.run_in_executor(thread, begin, block.raw, path)
-            with inside(block):
-                yield AsyncBlockConnection(block, thread)
-            commit = True
-        finally:
-            await loop.run_in_executor(thread, lambda: finish(block, path, commit=commit))

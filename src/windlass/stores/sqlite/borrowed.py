@@ -16,8 +16,6 @@ from ...operation import Rollback
 from ..sql import sqlalchemy
 from .link import SqliteLink
 
-TAKEN = "sqlite3 or SQLAlchemy"
-
 
 @contextmanager
 def borrow(connection: Any, kind: type[Borrowed] | None = None) -> Iterator[Borrowed | sqlalchemy.SqlalchemyLink]:

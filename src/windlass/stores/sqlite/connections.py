@@ -19,7 +19,8 @@ from ...logs import Log
 from ...operation import Operation, Rows, Statement, adrive, arun, drive, run
 from ..sql.query import Query
 from ..store import Purpose
-from .blocks import AsyncBlockConnection, BlockConnection, MemoryLink, atransaction, is_locked_here, transaction
+from .async_blocks import AsyncBlockConnection, atransaction
+from .blocks import BlockConnection, MemoryLink, is_locked_here, transaction
 from .borrowed import borrow, borrow_async
 from .own import BUSY_SECONDS, OwnLink, is_unwilling, mapped
 from .writer import Writer, read_with
@@ -48,6 +49,7 @@ class SqliteConnections:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._writer: Writer | None = None
+        self._has_logged_journal = False
 
     @property
     def address(self) -> str:
@@ -88,7 +90,8 @@ class SqliteConnections:
         wanted = self.journal_mode or ("wal" if safe else None)
         if wanted and current not in (wanted, "memory"):
             connection.execute(f"PRAGMA journal_mode = {wanted}")
-        elif not wanted:
+        elif not wanted and not self._has_logged_journal:
+            self._has_logged_journal = True
             log.info(
                 "%s keeps its journal mode (%s): SQLite %s has a fault in WAL mode that 3.51.3 mends; "
                 "?journal_mode=wal in the URL overrides", self.path, current, sqlite3.sqlite_version,
@@ -179,7 +182,7 @@ class SqliteConnections:
         """Nothing: no connection belongs to an event loop."""
 
     async def aclose(self) -> None:
-        self.close()
+        await asyncio.to_thread(self.close)  # it waits for calls, and they may wait for a block of this event loop
 
 
 _kept_from_collection: list[Any] = []

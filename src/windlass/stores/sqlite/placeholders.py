@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ...policy import DEFAULT, KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
+from ...policy import KEEP_FAILED_SECONDS, KEEP_SECONDS, PARTIAL
 from ..columns import Columns
 from ..sql.rendering import Renderer
 
@@ -29,18 +29,16 @@ ENQUEUE = {
 HISTORY = {
     "finished_at": "{now}",
     "purge_at": "{now} + nullif({stay}, -1) * 1000000",
-    "state": "g.state",
+    "state": "{new_state}",
     "output": "g.output",
-    "keep_seconds": "{keep}",
-    "error": "g.error",
-    "attempts": "coalesce(g.attempts, j.attempts)",
-    "progress": "coalesce(g.progress, j.progress)",
+    "error": "{new_error}",
+    "attempts": "coalesce({new_attempts}, j.attempts)",
+    "progress": "coalesce({new_progress}, j.progress)",
 }
 
 RETRY = {
     "state": "iif((SELECT min(e.done) FROM {edges} AS e WHERE e.job_id = h.id) = 0, 'blocked', 'pending')",
     "run_at": "{now}",
-    "keep_seconds": "nullif(keep_seconds, {keep_default})",
     "unique_held": "coalesce(unique_until = 'finished', 0)",
     "lane": "iif(order_key IS NULL, NULL, 0)",
     "seq": "NULL",
@@ -59,7 +57,6 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
         "state": "text",
         "uuid": "text",
         "alias": "",  # RETURNING knows no alias
-        "partial": PARTIAL,
         "any_type": "char(31)",
         "in_ids": "IN (SELECT value FROM json_each(:ids))",
         "typed": "AND type IN (SELECT value FROM json_each(:types))",
@@ -67,17 +64,19 @@ def make_placeholders(prefix: str, lists: dict[str, str], clock_offset: timedelt
         # The policy of the row's type, or the default under the empty name. The query adds a path in it.
         "policy": "json_extract((SELECT value FROM json_each(:policies) WHERE key IN (j.type, '') "
         "ORDER BY key DESC LIMIT 1),",
+        # Whether the enqueuer did not know the task, so that the claim adds the options that are missing.
+        "is_partial": f"substr(policy, 1, {len(PARTIAL)}) = '{PARTIAL}'",
+        "is_unresolved": "(lease_seconds IS NULL OR {is_partial})",
         # Whether the next attempt is the last one. NULL: there is no limit.
         "is_last_next": "(attempt + 1 >= nullif(coalesce(max_attempts, {policy} '$.max_attempts')), 0))",
-        "keep_default": str(KEEP_SECONDS),
-        "keep": f"coalesce(keep_seconds, {DEFAULT.keep_seconds})",
-        "stay": f"iif(g.state = 'failed' AND {{keep}} = {KEEP_SECONDS}, {KEEP_FAILED_SECONDS}, {{keep}})",
+        # How long the job is kept: the rule of `policy.kept_seconds`.
+        "stay": f"coalesce(j.keep_seconds, iif({{new_state}} = 'failed', {KEEP_FAILED_SECONDS}, {KEEP_SECONDS}))",
     }  # fmt: skip
 
 
 def of_columns(columns: Columns) -> dict[str, str]:
     renderer = Renderer(columns, "sqlite")
     return renderer.placeholders(
-        read=READ, alias="", enqueue=ENQUEUE, parameter=lambda column: f":{column.name}", history=HISTORY,
+        read=READ, claimed=READ, alias="", enqueue=ENQUEUE, parameter=lambda column: f":{column.name}", history=HISTORY,
         ended="j.", retry=RETRY,
     )  # fmt: skip

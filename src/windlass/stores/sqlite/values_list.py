@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-LENGTHS = (100, 10, 1)
+LENGTHS = (500, 100, 10, 1)
 
 
 @lru_cache

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Iterable
 
-from ..hub import Hub
+from ..hub import Hub, all_hubs
 from ..wakeup import Hint
 from .forking import gate
 
@@ -17,17 +16,16 @@ GLANCE_SECONDS = 0.02
 
 class SqliteWakeup(Hub):
     def __init__(self, path: str) -> None:
-        super().__init__()
         self.path = path if path == ":memory:" else os.path.abspath(path)
-        _all.add(self)
+        super().__init__()  # from here on, other threads send hints to it
 
     def send(self, hints: Iterable[Hint]) -> None:
         """To every store of this process on the same file. Other processes see that the file has changed."""
         told = list(hints)
-        for wakeup in list(_all):
-            if wakeup is self or (wakeup.path == self.path != ":memory:"):
+        for hub in all_hubs():
+            if hub is self or (isinstance(hub, SqliteWakeup) and hub.path == self.path != ":memory:"):
                 for hint in told:
-                    wakeup.tell(hint)
+                    hub.tell(hint)
 
     def deliver(self, hints: list[Hint]) -> None:
         """Nothing: `send` reaches this process, and other processes see that the file has changed."""
@@ -49,6 +47,3 @@ class SqliteWakeup(Hub):
                 stopping.wait(GLANCE_SECONDS)
         finally:
             connection.close()
-
-
-_all: weakref.WeakSet[SqliteWakeup] = weakref.WeakSet()

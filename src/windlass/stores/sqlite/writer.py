@@ -7,12 +7,13 @@ share the wait for the disk, which is most of the cost of a small write. Each ge
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeAlias, TypeVar
 
-from ...errors import Conflict
+from ...errors import Conflict, StoreUnavailable
 from ...logs import Log
 from ...operation import Begin, Commit, Operation, Rollback, Rows, Sleep, Statement, Step, drive, persistent, run
 from .forking import gate
@@ -38,16 +39,32 @@ class Writer:
         self.link: OwnLink | None = None
         self._waiting: deque[Waiting] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-sqlite")
+        self._lock = threading.Lock()  # between `submit` and `close`: all that was submitted runs before the close
+        self._closed = False
 
     def submit(self, make: Callable[[], Operation[T]]) -> Future[T]:
         future: Future[T] = Future()
-        self._waiting.append((make, future))
-        self._thread.submit(self._serve)
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("the app was closed during this call: nothing was written")
+            self._waiting.append((make, future))
+            try:
+                self._thread.submit(self._serve)
+            except RuntimeError as error:  # the interpreter is ending
+                if future.cancel():  # otherwise the writer has just taken it
+                    raise StoreUnavailable(f"nothing was written: {error}") from error
         return future
 
     def close(self) -> None:
-        self._thread.submit(self._close_link).result()
-        self._thread.shutdown()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            closing = self._thread.submit(self._close_link)
+        try:
+            closing.result()
+        finally:
+            self._thread.shutdown()
 
     def _close_link(self) -> None:
         if self.link is not None:

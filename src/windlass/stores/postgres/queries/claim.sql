@@ -14,10 +14,11 @@ UPDATE {jobs} AS j SET
         :lease_seconds::float8, j.lease_seconds, ({policy} ->> 'lease_seconds')::float8)),
     lease_seconds = coalesce(j.lease_seconds, ({policy} ->> 'lease_seconds')::float8),
     max_attempts = coalesce(j.max_attempts, ({policy} ->> 'max_attempts')::integer),
-    keep_seconds = coalesce(j.keep_seconds, ({policy} ->> 'keep_seconds')::integer),
+    keep_seconds = CASE WHEN j.keep_seconds IS NULL AND {is_unresolved} THEN ({policy} ->> 'keep_seconds')::integer
+        ELSE j.keep_seconds END,
     policy = CASE
         WHEN j.policy IS NULL THEN CASE WHEN j.lease_seconds IS NULL THEN {policy} ->> 'details' END
-        WHEN starts_with(j.policy, '{partial}')
+        WHEN {is_partial}
             THEN ((coalesce(({policy} ->> 'details')::jsonb, '{}') || j.policy::jsonb) - 'partial')::text
         ELSE j.policy END,
     unique_held = j.unique_held AND j.unique_until <> 'claimed',
@@ -42,5 +43,5 @@ WHERE {hurry} j.ctid = ANY(ARRAY(
     ) AS measured
     WHERE measured.total <= :max_bytes::bigint OR measured.total = measured.bytes
 ))
-RETURNING {live_columns}
+RETURNING {claimed_columns}
 {tail}

@@ -1,3 +1,4 @@
+-- The window takes the rows in the order of the innermost SELECT.
 UPDATE {jobs} AS j SET
     state = 'running',
     attempt = attempt + 1,
@@ -8,20 +9,20 @@ UPDATE {jobs} AS j SET
     leased_until = {now} + CAST(1000000 * coalesce(:lease_seconds, lease_seconds, {policy} '$.lease_seconds')) AS integer),
     lease_seconds = coalesce(lease_seconds, {policy} '$.lease_seconds')),
     max_attempts = coalesce(max_attempts, {policy} '$.max_attempts')),
-    keep_seconds = coalesce(keep_seconds, {policy} '$.keep_seconds')),
+    keep_seconds = iif(keep_seconds IS NULL AND {is_unresolved}, {policy} '$.keep_seconds'), keep_seconds),
     policy = CASE
         WHEN policy IS NULL THEN iif(lease_seconds IS NULL, {policy} '$.details'), NULL)
-        WHEN substr(policy, 1, length('{partial}')) = '{partial}' THEN json_remove(json_patch(
+        WHEN {is_partial} THEN json_remove(json_patch(
             json_remove(coalesce({policy} '$.details'), '{}'), iif(json_type(policy, '$.backoff') IS NULL, '$.none', '$.backoff')),
             policy), '$.partial')
         ELSE policy END,
     unique_held = unique_held AND unique_until <> 'claimed',
-    begun = nullif(:begun OR NOT coalesce({is_last_next}, 0), 1)
+    begun = {begun}
 WHERE rowid IN (
     SELECT row FROM (
-        SELECT row, bytes, sum(bytes) OVER (ORDER BY rank, run_at, id ROWS UNBOUNDED PRECEDING) AS total
+        SELECT row, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS total
         FROM (
-            SELECT rowid AS row, rank, run_at, id, length(CAST(input AS blob)) AS bytes,
+            SELECT rowid AS row, length(CAST(input AS blob)) AS bytes,
                 {is_last_next} AS last
             FROM {jobs} AS j
             WHERE queue = :queue AND state = 'pending' AND (lane IS NULL OR lane = 2) AND run_at <= {now}
@@ -32,8 +33,8 @@ WHERE rowid IN (
             ORDER BY rank, run_at, id
             LIMIT :limit
         )
-        WHERE NOT (:prefetch AND coalesce(last, 0))
+        {which}
     )
     WHERE total <= :max_bytes OR total = bytes
 )
-RETURNING {live_columns}
+RETURNING {claimed_columns}
