@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .errors import Conflict, LeaseLost, StoreUnavailable, WindlassError
 from .lifecycle import COMPLETED
 from .operation import Operation
-from .outcome import Settlement
+from .outcome import Settlement, is_due_again
 from .stores.store import Connections
 from .stores.wakeup import Hint
 from .twins import Flow, Runs, adrive, drive
@@ -251,6 +251,8 @@ def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]
         yield from _refuse_second(attempt, settlement)
     if following is not None:  # the worker that serves it may be another
         yield from app.store.hint([Hint("ready", following.queue)])
+    elif is_due_again(settlement):
+        yield from app.store.hint([Hint("ready", attempt.job.queue)])
 
 
 def _refuse_second(attempt: Attempt, settlement: Settlement) -> Operation[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
 from .attempt import Attempt
-from .call import check_name, check_names
+from .call import check_names
 from .delays import Delays
 from .duration import Duration, to_seconds
 from .engine import Engine
@@ -48,7 +48,9 @@ def claim(
     """Take up to `limit` due jobs for your own loop: of all `queues` and `types` or of those named, or the next of one
     `order_key` (of a `tenant`); for a `lease`, in the name of a `worker`. They may be fewer if the outputs of their
     blockers are more than 64 MB: the other jobs stay in the queue."""
-    claim_once = partial(_claim_once, engine, limit, queues, types, order_key, tenant, lease, worker)
+    _check(limit, queues, types, order_key, tenant)
+    lease_seconds = None if lease is None else to_seconds(lease)
+    claim_once = partial(_claim_once, engine, limit, queues, types, order_key, tenant, lease_seconds, worker)
     is_locked = partial(_is_locked, engine, order_key or "", tenant, queues, types)
     for number, pause in enumerate(_pauses()):
         held_up = (yield from admit_all(engine)).left > 0 and number < ARRIVING_LOOKS
@@ -60,6 +62,17 @@ def claim(
             break
         yield Pause(pause)
     return attempts
+
+
+def _check(
+    limit: int, queues: Sequence[str] | None, types: Sequence[str] | None, order_key: str | None, tenant: str | None
+) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
+        raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
+    check_names("queues", queues)
+    check_names("types", types)
+    if tenant is not None and order_key is None:
+        raise InvalidInput("tenant goes with order_key: it says whose key is meant; workers serve all tenants")
 
 
 def _pauses() -> Iterator[float]:
@@ -78,22 +91,16 @@ def _claim_once(
     types: Sequence[str] | None,
     order_key: str | None,
     tenant: str | None,
-    lease: Duration | None,
+    lease_seconds: float | None,
     worker: str | None,
 ) -> Operation[list[Attempt]]:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 10_000:
-        raise InvalidInput(f"limit is a number from 1 to 10,000, not {limit!r}")
-    check_names("queues", queues)
-    check_names("types", types)
-    if tenant is not None and order_key is None:
-        raise InvalidInput("tenant goes with order_key: it says whose key is meant; workers serve all tenants")
     names = list(queues) if queues is not None else (yield from engine.store.live_queues())
     attempts: list[Attempt] = []
     for queue in names:
         token = uuid4()
         jobs = yield from engine.store.claim(
             ClaimRequest(
-                queue=check_name("queue", queue),
+                queue=queue,
                 limit=limit - len(attempts),
                 token=token,
                 worker=worker or engine.identity.name,
@@ -102,7 +109,7 @@ def _claim_once(
                 tenant=tenant,
                 policies=engine.policies,
                 default_policy=engine.default_policy,
-                lease_seconds=None if lease is None else to_seconds(lease),
+                lease_seconds=lease_seconds,
                 begun=False,
             )
         )

@@ -253,6 +253,12 @@ def give_back(job: Job, token: UUID) -> Settlement:
     return Settlement(id=job.id, token=token, state=PENDING, refund=1)
 
 
+def is_due_again(settlement: Settlement) -> bool:
+    """Whether the job was given back, and any worker may start it at once."""
+    is_later = settlement.delay_seconds or settlement.run_at is not None
+    return settlement.state == PENDING and settlement.refund > 0 and not is_later
+
+
 def was_accepted(settlement: Settlement, *, state: State, token: UUID | None, previous_token: UUID | None) -> bool:
     """Whether a job in this state shows that this settlement was written, and that only the answer was lost."""
     if settlement.token is None:

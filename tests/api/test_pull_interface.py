@@ -253,3 +253,22 @@ def test_the_policies_of_all_tasks_are_encoded_once(fresh_sqlite_url: str, monke
         assert len(app.claim()) == 1
     assert len(encoded) == 4  # of the tasks, and the default
     app.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"limit": 0}, {"queues": "default"}, {"queues": [""]}, {"types": [1]}, {"tenant": "acme"}, {"lease": "soon"}],
+    ids=repr,
+)
+async def test_wrong_arguments_write_nothing(
+    app: Windlass, either: Either, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    """Not even the jobs that arrive are admitted, and the error comes without a store that answers."""
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(app, "run_operation", unexpected)
+    monkeypatch.setattr(app, "arun_operation", unexpected)
+    with pytest.raises(InvalidInput):
+        await either.claim(**wrong)

@@ -57,6 +57,25 @@ def echo(number: int) -> int:
     return number
 
 
+@app.task(isolation="process")
+def settles_itself(attempt: Attempt, url: str, how: str) -> str | None:
+    """On the database of the test: the app of this module has another."""
+    attempt.app = Windlass(url)
+    if how == "fail":
+        attempt.fail("no")
+    elif how == "retry":
+        attempt.retry("later", after="1h")
+    elif how == "block":
+        with attempt.transaction():
+            attempt.complete("A")
+    else:
+        attempt.complete("A")
+    attempt.app.close()
+    if how == "complete and raise":
+        raise ValueError("too late")
+    return "B" if how == "complete and return" else None
+
+
 def dies_with_its_job(pipe: Any, _parent: int) -> None:
     _, _, token, _ = pipe.recv()
     pipe.send((token, "begun", None))

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from windlass import Attempt, Continue, Windlass
 from windlass.operation import Operation
 from windlass.outcome import Settlement
 from windlass.stores.store import Refusal
+from windlass.worker import starting
 from windlass.worker.outbox import MOST_BYTES
 
 from .conftest import until
@@ -86,3 +89,35 @@ def test_what_jobs_have_waited_for_is_read_when_they_start_and_bounded(app: Wind
     completed, grown = map(int, done.stdout.split())
     assert completed == 30
     assert grown < 220 * MEGABYTE, f"{grown / MEGABYTE:.0f} MB more than before"
+
+
+async def test_each_attempt_that_waits_for_room_can_be_cancelled(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One attempt holds as many bytes as a worker may. The next waits for room, and others wait behind it."""
+    monkeypatch.setattr(starting, "MOST_BYTES", 10)
+    release, ran = asyncio.Event(), list[int]()
+
+    @app.task
+    async def part() -> str:
+        return "x" * 100
+
+    @app.task
+    async def joined(attempt: Attempt, number: int) -> None:
+        ran.append(number)
+        await release.wait()
+
+    done = await part.aenqueue()
+    await app.arun_worker(until_idle=True)
+    jobs = [await joined.using(after=[done]).aenqueue(number) for number in range(5)]
+    async with app.worker(concurrency=len(jobs)) as worker:
+        await until(lambda: ran and len(worker.running) == len(jobs))
+        waiting = [job for number, job in enumerate(jobs) if number not in ran]
+        for left, job in reversed(list(enumerate(waiting, start=1))):
+            await job.acancel()
+            await until(lambda: len(worker.running) == left)  # noqa: B023
+            assert len(ran) == 1
+        release.set()
+        last = await joined.using(after=[done]).aenqueue(99)
+        await last.aresult(20)
+    assert [(await job.arefresh()).state for job in waiting] == ["cancelled"] * 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from windlass import Attempt, Cancel, Fail, Retry, Snooze, Windlass, current_attempt
+from windlass.block import BlockConflict
 from windlass.job import ERROR_LIMIT
 
 
@@ -82,6 +83,29 @@ def test_outcomes_by_raise(app: Windlass) -> None:
     assert after["other"].error is not None
     assert after["other"].error.traceback
     assert [str(record.error) for record in after["other"].attempts] == ["ValueError: boom"]
+
+
+def test_all_calls_of_a_handler_whose_transaction_met_anothers_have_one_timeout(app: Windlass) -> None:
+    calls: list[str] = []
+
+    @app.task(timeout="1s", max_attempts=1)
+    async def meets_another() -> None:
+        calls.append("loop")
+        await asyncio.sleep(0.4)
+        raise BlockConflict("the database asked for another try")
+
+    @app.task(timeout="1s", max_attempts=1)
+    def meets_another_in_a_thread() -> None:
+        calls.append("thread")
+        time.sleep(0.4)
+        raise BlockConflict("the database asked for another try")
+
+    jobs = [meets_another.enqueue(), meets_another_in_a_thread.enqueue()]
+    app.run_worker(until_idle=True, concurrency=2)
+    for job in jobs:
+        assert "TimedOut" in str(job.refresh().error)
+    assert calls.count("loop") <= 3
+    assert calls.count("thread") <= 3
 
 
 def test_a_timeout_ends_an_attempt_in_loop_and_thread(app: Windlass) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -88,6 +89,51 @@ async def test_a_listener_that_is_ended_comes_back(fresh_postgres_url: str) -> N
             )
         assert await (await go_on.aenqueue()).aresult(timeout=30) == "on"
     app.close()
+
+
+@pytest.fixture
+def other(store_url: str) -> Iterator[Windlass]:
+    """An app of another process, as far as the store knows."""
+    app = Windlass(store_url)
+    yield app
+    app.close()
+
+
+@pytest.mark.parametrize("way", ["stopped", "stale", "released"])
+async def test_a_job_that_is_given_back_wakes_an_idle_worker(app: Windlass, other: Windlass, way: str) -> None:
+    ran: list[str] = []
+    blocked = asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        ran.append("here")
+        await blocked.wait()
+
+    @other.task(name="work")
+    async def work_there() -> None:
+        ran.append("there")
+
+    await work.aenqueue()
+    worker = app.worker(concurrency=1, poll_interval="60s", grace=0)
+    running = asyncio.create_task(worker.run())
+    await until(lambda: ran)
+    if way != "stopped":
+        await work.aenqueue()
+        (taken,) = await app.aclaim(1)
+    async with other.worker(concurrency=1, poll_interval="60s") as idle:
+        await until(lambda: hasattr(idle, "pump") and idle.pump.turn.idle)
+        await asyncio.sleep(0.5)  # its listener is up
+        assert ran == ["here"]
+        if way == "released":
+            await taken.arelease()
+        elif way == "stale":
+            worker.attempts.give_back([taken])
+        else:
+            worker.stop()
+        await until(lambda: "there" in ran, 10)
+        blocked.set()
+        worker.stop()
+        await running
 
 
 def heard_by(listener: psycopg.Connection, count: int) -> list[str]:

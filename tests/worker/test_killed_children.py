@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import threading
 import time
+from typing import Any
 
 import psutil
 import pytest
 
-from windlass import Windlass
+from windlass import JobCancelled, Windlass
 from windlass.worker import child as child_side
 from windlass.worker import processes
 
@@ -106,4 +109,56 @@ async def test_children_that_all_die_before_they_have_the_job_spend_no_attempt(
     assert (found.state, found.attempt, found.attempts) == ("completed", 1, ())
     assert worker.failed == 0
     assert len(started) == processes.CHILD_TRIES + 1
+    await app.aclose()
+
+
+async def test_a_system_that_starts_no_process_spends_no_attempt(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Windlass(fresh_sqlite_url)
+    app.migrate()
+    which = app.task(isolation="process", max_attempts=1)(children.which.function)
+    threads: list[threading.Thread] = []
+    start = processes._context.Process.start
+
+    def refused(process: Any) -> None:
+        threads.append(threading.current_thread())
+        if len(threads) <= processes.CHILD_TRIES:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        start(process)
+
+    monkeypatch.setattr(processes._context.Process, "start", refused)
+    monkeypatch.setattr(processes, "NO_CHILD_SECONDS", 0.1)
+    async with app.worker(concurrency=1) as worker:
+        job = await which.aenqueue()
+        await job.aresult(60)
+    found = await job.arefresh()
+    assert (found.state, found.attempt, found.attempts) == ("completed", 1, ())
+    assert worker.failed == 0
+    assert threading.current_thread() not in threads, "the event loop waited for the start of a process"
+    await app.aclose()
+
+
+async def test_a_job_that_is_cancelled_while_its_child_starts_leaves_no_process(
+    fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Windlass(fresh_sqlite_url)
+    app.migrate()
+    naps = app.task(isolation="process", max_attempts=1)(children.naps.function)
+    started: list[Any] = []
+    start = processes._context.Process.start
+
+    def slowly(process: Any) -> None:
+        start(process)
+        started.append(process)
+        time.sleep(1.0)
+
+    monkeypatch.setattr(processes._context.Process, "start", slowly)
+    async with app.worker(concurrency=1):
+        job = await naps.aenqueue(60)
+        await until(lambda: started)
+        await job.acancel()
+        await until(lambda: not started[0].is_alive())
+        with pytest.raises(JobCancelled):
+            await job.aresult(20)
     await app.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -65,6 +66,8 @@ def test_all_silent_children_are_helped_at_once(
 
     monkeypatch.setattr(app.store, "hold", noted)
     supervisor._help_silent()
+    assert supervisor._helper is not None
+    supervisor._helper.join(30)
     assert held == [{attempt.token for attempt in [*short, *together]}]
     for attempt in [*short, *together]:
         before, after = attempt.job.lease_expires_at, attempt.job.refresh().lease_expires_at
@@ -83,3 +86,36 @@ def test_the_supervisor_learns_the_shortest_lease_of_a_claim(app: Windlass) -> N
     assert told[-1] == {"hold": token, "seconds": 60.0}
     leases.let_go(attempts)
     assert told[-1] == {"drop": token}
+
+
+def test_the_parent_reads_pipes_while_the_store_does_not_answer(
+    app: Windlass, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silent child needs help. Another child talks: it would wait for ever for a parent that does not read."""
+    answers, asked = threading.Event(), list[Sequence[UUID]]()
+    hold = app.store.hold
+
+    def unanswered(tokens: Sequence[UUID]) -> Operation[int]:
+        asked.append(tokens)
+        answers.wait(10)
+        return hold(tokens)
+
+    monkeypatch.setattr(app.store, "hold", unanswered)
+    silent = time.monotonic() - 150
+    supervisor = Supervisor(app, [], 1)
+    child = Child(process, -1, silent, silent, ready=True, held={UUID(int=1): 300.0})
+    supervisor.children.append(child)
+    supervisor._help_silent()
+    assert not answers.is_set()
+    first = supervisor._helper
+    assert first is not None
+    assert first.is_alive(), "the parent has waited for the store"
+    child.renewed_at = silent
+    supervisor._help_silent()
+    assert supervisor._helper is first, "one at a time"
+    answers.set()
+    first.join(30)
+    supervisor._help_silent()
+    assert supervisor._helper is not first
+    supervisor._helper.join(30)
+    assert len(asked) == 2

@@ -8,6 +8,7 @@ from ..outcome import Settlement, give_back
 from ..stores.store import Refusal, may_be_handed_over
 from .bell import Reason
 from .claimer import Claimer
+from .cursor import Unanswered
 from .events import Events
 from .outbox import NextJob, Outbox
 from .outcomes import Outcomes
@@ -22,7 +23,7 @@ class Attempts:
         self.claimer, self.outcomes, self.events, self.stopping = claimer, outcomes, events, stopping
         self.ledger, self.bell, self.buffer, self.leases = claimer.ledger, claimer.bell, claimer.buffer, claimer.leases
         self.hooks = claimer.app.hooks
-        self.outbox = Outbox(claimer.app, self.ledger, self.bell, self.written, events, claimer.name)
+        self.outbox = Outbox(claimer.app, self.ledger, self.bell, self.written, self.lost, events, claimer.name)
         self.running: set[Attempt] = set()
         self.closed = False  # the worker has ended
 
@@ -79,3 +80,8 @@ class Attempts:
                 self.buffer.put([attempt])
         if batch:
             self.outcomes.written(batch, refusals, has_next=next_job is not None)
+
+    def lost(self, claim: Unanswered) -> None:
+        """The pump looks for the job of this claim, as for those of its own claims."""
+        self.claimer.unanswered.append(claim)
+        self.bell.ring(Reason.LOOK)

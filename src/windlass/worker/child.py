@@ -69,7 +69,7 @@ def serve(pipe: Connection, parent: int) -> None:
             (module, name, home), job, token, blockers = pipe.recv()
         except (EOFError, OSError):
             return
-        line, task = _Line(pipe, token), None
+        line, task, attempt = _Line(pipe, token), None, None
         line.send("begun", None)
         try:
             task = _find(module, name, home)
@@ -80,7 +80,8 @@ def serve(pipe: Connection, parent: int) -> None:
             answer = _ended_badly(error, task)
         if os.getpid() != line.process:
             os._exit(1)  # a copy that the handler has made and forgotten to end
-        line.send(*answer)
+        settled, settlement = (False, None) if attempt is None else (attempt.settled, attempt.unconfirmed_settlement)
+        line.send("ended", (answer, settled, settlement))
 
 
 def _ignore(_number: int, _frame: object) -> None:
@@ -123,7 +124,7 @@ def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tup
     if isinstance(value, Continue):
         return "continue", value.call
     if value is None and attempt.unconfirmed_settlement is not None:
-        return "settled", attempt.unconfirmed_settlement
+        return "done", "null"  # it has settled its job itself, and need not return a result
     return "done", task.signature.encode_result(value)
 
 

@@ -9,7 +9,8 @@ from ..attempt import Attempt, Stop
 
 class Deadline:
     """Interrupts an attempt when it has taken so many seconds. Time in a pause does not count: in it the worker itself
-    is busy, not the handler."""
+    is busy, not the handler. It may be entered again: the calls of a handler whose transaction met another's have this
+    time together."""
 
     def __init__(self, attempt: Attempt, seconds: float) -> None:
         self._attempt, self._left, self._loop = attempt, seconds, asyncio.get_running_loop()

@@ -124,6 +124,7 @@ class Executor:
         current.set(attempt)
         result: object
         conflicts = 0
+        deadline: Deadline | None = None
         while True:
             try:
                 if conflicts:  # the other needs time to end, and those that met must not meet again
@@ -132,7 +133,9 @@ class Executor:
                 arguments = _read(task, job)
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
-                value = await (call if timeout is None else _within(timeout, attempt, call))
+                if timeout is not None:
+                    deadline = deadline or Deadline(attempt, timeout)
+                value = await (call if deadline is None else _within(deadline, call))
                 result = _written(attempt, task, value)
             except BlockConflict as error:
                 conflicts += 1
@@ -242,8 +245,8 @@ def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
         )  # fmt: skip
 
 
-async def _within(seconds: float, attempt: Attempt, call: Awaitable[Any]) -> Any:
-    with Deadline(attempt, seconds):
+async def _within(deadline: Deadline, call: Awaitable[Any]) -> Any:
+    with deadline:
         return await call
 
 

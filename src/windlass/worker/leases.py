@@ -56,7 +56,8 @@ class Leases:
 
     def stop(self, within: float = 5.0) -> None:
         self.stop_soon()
-        self._thread.join(within)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(within)
 
     def hold(self, attempts: Iterable[Attempt], since: float) -> None:
         """`since` is when the claim was sent, so that our idea of the lease ends before the store's."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -22,6 +21,7 @@ from ..logs import Log
 from ..outcome import Settlement
 from ..stores.store import Refusal
 from .bell import Bell, Reason
+from .cursor import Unanswered
 from .events import Events
 from .ledger import Ledger, Place
 from .writer import Ended, Writer, size_of
@@ -44,18 +44,23 @@ class NextJob(NamedTuple):
 
 
 Written = Callable[[list[Ended], list[Refusal], NextJob | None], None]
+Lost = Callable[[Unanswered], None]
 
 
 class Outbox:
-    """`written` is called with each batch that the store has taken, and with the refusals in it."""
+    """`written` is called with each batch that the store has taken, and with the refusals in it; `lost` with the claim
+    of a chain's next job whose answer was lost."""
 
-    def __init__(self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, events: Events, name: str) -> None:
-        self.app, self.ledger, self.bell, self.written = app, ledger, bell, written
-        self.events, self.name = events, name
-        self.writer = Writer(self._send, self._renew, self._more, self._apart_changed)
+    def __init__(
+        self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, lost: Lost, events: Events, name: str
+    ) -> None:
+        self.app, self.ledger, self.bell, self.events, self.name = app, ledger, bell, events, name
+        self.written, self.lost = written, lost
+        self.writer = Writer(self._send, self._renew, self._more, self._is_apart, self._was_apart)
         self.waiting: list[Ended] = []
         self._bytes = 0  # of those that wait
-        self._in_hand: list[Ended] = []  # being written, all together
+        self._in_hand: list[Ended] = []  # being written, and neither written yet nor set apart
+        self._is_writing = False  # or looks for the next job of a chain
         self._room = asyncio.Event()
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
@@ -67,7 +72,7 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        return not self.waiting and not self.under_way
+        return not self.waiting and not self.under_way and not self._is_writing
 
     def add(self, attempt: Attempt, settlement: Settlement) -> None:
         if not self.waiting:
@@ -101,20 +106,21 @@ class Outbox:
             self._something.clear()
             while self.waiting:
                 batch = self._in_hand = self._next_batch()
+                self._is_writing = True
                 try:
                     await self._write(batch)
                 except BaseException:
                     self._put_back(self._in_hand)
                     raise
                 finally:
-                    self._in_hand = []
+                    self._in_hand, self._is_writing = [], False
             self._look_whether_all_is_done()
 
     def close(self) -> None:
         self.writer.close()
 
     def _put_back(self, batch: list[Ended]) -> None:
-        """A batch that was cut short is written again: to send it twice does no harm."""
+        """Outcomes that were cut short are sent again: if the store has taken one, that does no harm."""
         self.waiting = batch + self.waiting
         size = sum(size_of(settlement) for _, settlement in batch)
         self._bytes += size
@@ -140,7 +146,16 @@ class Outbox:
     async def _send(self, batch: list[Ended]) -> None:
         settlements, began = [settlement for _, settlement in batch], time.monotonic()
         refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))
+        self._out_of_hand(batch)
         self._tell(batch, refusals, None, began)
+
+    def _out_of_hand(self, batch: list[Ended]) -> None:
+        """They are written, or wait apart: if the others are cut short, these are not sent again."""
+        if batch is self._in_hand:
+            self._in_hand = []
+        elif self._in_hand:
+            attempts = {attempt for attempt, _ in batch}  # a settlement may have been replaced
+            self._in_hand = [one for one in self._in_hand if one[0] not in attempts]
 
     def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None, began: float) -> None:
         seconds = time.monotonic() - began
@@ -163,11 +178,14 @@ class Outbox:
         self._in_hand = self._in_hand + more
         return more
 
-    def _apart_changed(self, rows: int, cut_short: list[Ended]) -> None:
-        """An outcome waits apart, or does so no longer."""
-        self._account(rows, 0)
+    def _is_apart(self, one: Ended) -> None:
+        self._out_of_hand([one])
+        self._account(1, 0)
+
+    def _was_apart(self, one: Ended, cut_short: bool) -> None:
+        self._account(-1, 0)
         if cut_short:
-            self._put_back(cut_short)
+            self._put_back([one])
         self._look_whether_all_is_done()
 
     # Continuing a chain
@@ -182,8 +200,10 @@ class Outbox:
             found = await self._complete_and_claim_next(batch[0], token, began, place)
         except Exception as error:
             log.warning("job %s: the next job of its chain is claimed separately: %s", batch[0][1].id, error)
-            await self.writer.write(batch)
-            found = await self._adopt_next(token, began, place)
+            found = await self._write_and_adopt_next(batch, token, began, place)
+        except BaseException:  # cancelled: the store may have claimed the next job, or may still do so
+            self._lose_next(batch[0], token, began)
+            raise
         finally:
             if not found:
                 place.release()
@@ -193,16 +213,27 @@ class Outbox:
         settlement = ended[1]
         done = await self.app.arun_for_worker(lambda: self.app.store.hand_over(settlement, token, self.name))
         next_job = None if done.job is None else NextJob(done.job, token, began, place)
+        self._out_of_hand([ended])
         self._tell([ended], done.refusals, next_job, began)
         return next_job is not None
 
-    async def _adopt_next(self, token: UUID, began: float, place: Place) -> bool:
-        """The next job, if it was claimed before the answer was lost. If the store does not say, its lease ends."""
-        with suppress(WindlassError):
-            for job in await self.app.arun_for_worker(lambda: self.app.store.adopt(token)):
-                self._tell([], [], NextJob(job, token, began, place), began)
-                return True
-        return False
+    async def _write_and_adopt_next(self, batch: list[Ended], token: UUID, began: float, place: Place) -> bool:
+        """Whether the next job had been claimed before the answer was lost."""
+        try:
+            await self.writer.write(batch)
+            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(token))
+        except BaseException as error:
+            self._lose_next(batch[0], token, began)
+            if isinstance(error, WindlassError):
+                return False
+            raise
+        for job in jobs:
+            self._tell([], [], NextJob(job, token, began, place), began)
+        return bool(jobs)
+
+    def _lose_next(self, ended: Ended, token: UUID, began: float) -> None:
+        if (next_job := ended[1].continues) is not None:
+            self.lost(Unanswered(token, next_job.queue, began))
 
 
 def _as_many_as_fit(waiting: list[Ended]) -> tuple[list[Ended], int]:

@@ -13,7 +13,7 @@ from ..attempt import Attempt
 from ..job import Job, JobError, NewJob
 from ..lifecycle import COMPLETED, PENDING
 from ..logs import Log, job_fields
-from ..outcome import Settlement
+from ..outcome import Settlement, is_due_again
 from ..stores.store import Refusal
 from ..stores.wakeup import Hint
 from .bell import Reason
@@ -64,7 +64,9 @@ class Outcomes:
                 log_outcome(attempt.job, settlement)
             self._count(settlement)
             self.events.ended(attempt, settlement)
-        self._ring_for_retries([one for one in batch if one[1].state == PENDING and one[1].id not in refused])
+        pending = [one for one in batch if one[1].state == PENDING and one[1].id not in refused]
+        self._ring_for_retries(pending)
+        self._announce_given_back(pending)
 
     def settled_by_handler(self, attempt: Attempt, settlement: Settlement) -> None:
         """The handler has settled the job in its own transaction."""
@@ -83,14 +85,21 @@ class Outcomes:
 
     def _continue(self, jobs: list[NewJob]) -> None:
         """The next jobs of chains: this worker looks for them first, or other workers are notified."""
-        elsewhere = set()
+        elsewhere = set[str]()
         for job in jobs:
             served = job.queue in self.claimer.cursors
             self.bell.ring(Reason.CHAIN, job.queue if served else None)
             if not served or job.type not in self.app.tasks:
                 elsewhere.add(job.queue)
-        if elsewhere and self.app.notify:
-            self.app.store.wakeup.send([Hint("ready", queue) for queue in sorted(elsewhere)])
+        self._notify(elsewhere)
+
+    def _announce_given_back(self, pending: list[Ended]) -> None:
+        """Jobs that are due again at once: an idle worker would find them only when it polls."""
+        self._notify({attempt.job.queue for attempt, settlement in pending if is_due_again(settlement)})
+
+    def _notify(self, queues: set[str]) -> None:
+        if queues and self.app.notify:
+            self.app.store.wakeup.send([Hint("ready", queue) for queue in sorted(queues)])
 
     def _ring_for_retries(self, batch: list[Ended]) -> None:
         """When the first one of each queue is due, if that is before the next poll."""

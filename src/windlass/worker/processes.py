@@ -9,8 +9,10 @@ import asyncio
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from multiprocessing.process import BaseProcess
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -42,7 +44,8 @@ class ProcessDied(Interruption):
 
 
 class NotBegun(ProcessDied):
-    """The child process was dead before it had the job; or it died before the last attempt of the job counted."""
+    """The child process did not start, or was dead before it had the job; or it died before the last attempt of the job
+    counted."""
 
     had_job = False
 
@@ -70,11 +73,10 @@ class ChildProcesses:
                     raise Snooze(str(error), after=NO_CHILD_SECONDS) from error
         if kind == "continue":
             return Continue(value)
-        if kind == "settled":
-            attempt.unconfirmed_settlement = value
-            return None
         if kind != "done":
             raise _raised(kind, value)
+        if value == "null" and attempt.unconfirmed_settlement is not None:
+            return None  # whatever type the task declares
         return task.signature.decode_result(value)
 
     async def _run_in(self, child: _Child, place: tuple[str, str, str | None], attempt: Attempt) -> tuple[str, Any]:
@@ -99,7 +101,7 @@ class ChildProcesses:
     def _take(self) -> _Child:
         while self._idle:
             child = self._idle.pop()
-            if not child.doomed and child.process.is_alive():
+            if child.is_alive:
                 return child
             self._drop(child)
         child = _Child()
@@ -144,15 +146,39 @@ def _home(task: Task[..., Any]) -> str:
 class _Child:
     def __init__(self) -> None:
         self.doomed = False
-        self.pipe, theirs = _context.Pipe()
-        self.process = _context.Process(target=serve, args=(theirs, os.getpid()), name=CHILD_NAME, daemon=True)
-        self.process.start()
-        theirs.close()
+        self._process: BaseProcess | None = None
+        self._lock = threading.Lock()  # a kill may come while the process starts
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.doomed and self._process is not None and self._process.is_alive()
+
+    def _start(self) -> None:
+        """On a thread, as it takes some time. Linux kills the child when this thread ends: the threads of handlers stay
+        until the worker ends."""
+        mine, theirs = _context.Pipe()
+        process = _context.Process(target=serve, args=(theirs, os.getpid()), name=CHILD_NAME, daemon=True)
+        try:
+            process.start()
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            theirs.close()
+        with self._lock:
+            self.pipe, self._process = mine, process
+            if self.doomed:
+                process.kill()
 
     def run(
         self, place: tuple[str, str, str | None], attempt: Attempt, loop: asyncio.AbstractEventLoop
     ) -> tuple[str, Any]:
         """On a thread: send the job, pass on what it reports, wait for how it ended."""
+        if self._process is None:
+            try:
+                self._start()
+            except OSError as error:  # the system has no process, no memory or no descriptor left
+                raise NotBegun(f"no child process can be started: {error}") from error
         job = msgspec.structs.replace(attempt.job, _app=None)
         begun = had_job = False
         counts_at_go = is_last_attempt(job)
@@ -174,19 +200,27 @@ class _Child:
                 elif kind == "log":
                     attempt.log(value)
                 else:
-                    return kind, value
+                    answer, settled, settlement = value
+                    attempt.settled = settled or attempt.settled
+                    attempt.unconfirmed_settlement = settlement or attempt.unconfirmed_settlement
+                    return cast("tuple[str, Any]", answer)
         except (EOFError, OSError) as error:
-            self.process.join(5.0)
-            died = (ProcessDied if begun else NotBegun)(
-                f"the child process ended with exit code {self.process.exitcode}"
-            )
+            died = (ProcessDied if begun else NotBegun)(f"the child process ended with exit code {self._exit_code()}")
             if isinstance(died, NotBegun):
                 died.had_job = had_job
             raise died from error
 
+    def _exit_code(self) -> int | None:
+        if self._process is None:
+            return None
+        self._process.join(5.0)
+        return self._process.exitcode
+
     def kill(self) -> None:
-        self.doomed = True
-        self.process.kill()
+        with self._lock:
+            self.doomed = True
+            if self._process is not None:
+                self._process.kill()
 
 
 async def _awaited(begin: Callable[[], Awaitable[None]]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 log = Log("windlass.worker")
 
+UNOPENED_SECONDS = 1.0  # to strike a worker off the list that was ended while it opened
 LOOK_SECONDS = 0.25  # between looks for jobs of a claim whose answer was lost
 
 
@@ -47,13 +48,17 @@ async def until_end(worker: Worker) -> None:
 
 
 async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
-    """`helpers`: the worker's tasks, the second of them its pump."""
+    """`helpers`: the worker's tasks, the second of them its pump; empty if the worker was ended while it opened."""
+    if not worker.has_parts:
+        return
+    worker.has_parts = False
     stopping = worker.stopping
     stopping.begin()
     if worker.watchdog is not None:
         worker.watchdog.arm(stopping.left(ENDING_SECONDS))
     try:
-        await _wind_down(worker, pump=helpers[1])
+        if helpers:
+            await _wind_down(worker, pump=helpers[1])
     finally:
         worker.attempts.closed = worker.slots.ending = True
         for task in (*worker.slots.tasks, *helpers):
@@ -62,10 +67,12 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
         worker.stop_listening()
         worker.executor.close()
         worker.leases.stop_soon()
-    await asyncio.wait(helpers, timeout=0.5)
+    if helpers:
+        await asyncio.wait(helpers, timeout=0.5)
     await asyncio.to_thread(worker.leases.stop, 0.5)
     with contextlib.suppress(Exception):  # other workers strike it off the list when its heartbeat is late
-        await asyncio.wait_for(worker.maintenance.farewell(), max(0.5, stopping.left(WRITING_SECONDS)))
+        within = max(0.5, stopping.left(WRITING_SECONDS)) if helpers else UNOPENED_SECONDS
+        await asyncio.wait_for(worker.maintenance.farewell(), within)
     await worker.events.close(max(0.5, stopping.left(WRITING_SECONDS)))
     log.info(
         "worker %s has ended: %d done, %d retried, %d failed", worker.identity.name, worker.completed, worker.retried,

@@ -63,7 +63,9 @@ class Starting:
 
     async def _read_blockers(self, attempt: Attempt) -> int:
         """Their outputs, and how many bytes those are: as soon as others hold few enough."""
-        async with self._reading:
+        if not await self._acquire(attempt, self._reading):
+            return 0
+        try:
             while self._bytes >= MOST_BYTES and attempt.stop is None:
                 self._fewer_bytes.clear()
                 await self._unless_stopped(attempt, self._fewer_bytes.wait())
@@ -75,6 +77,8 @@ class Starting:
             size = sum(len(blocker.output or "") for blocker in attempt.waited_for)
             self._bytes += size
             return size
+        finally:
+            self._reading.release()
 
     # A last attempt
 
@@ -140,6 +144,23 @@ class Starting:
             await self._unless_stopped(attempt, asyncio.sleep(delay))
             delay = min(2 * delay, LONGEST_DELAY)
         return None
+
+    async def _acquire(self, attempt: Attempt, lock: asyncio.Lock) -> bool:
+        """Whether the attempt has the lock. Not if it is to end before that."""
+        acquired = False
+
+        async def acquire() -> None:
+            nonlocal acquired
+            acquired = await lock.acquire()
+
+        try:
+            while not acquired and attempt.stop is None:  # other code may cancel the task that waits
+                await self._unless_stopped(attempt, acquire())
+        except BaseException:
+            if acquired:
+                lock.release()
+            raise
+        return acquired
 
     async def _unless_stopped(self, attempt: Attempt, waiting: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(waiting)

@@ -15,6 +15,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class Supervisor:
         self._failed = False
         self._start_at = [0.0] * count
         self._selector = selectors.DefaultSelector()
+        self._helper: threading.Thread | None = None
 
     def run(self) -> int:
         self._watchdog = Watchdog()
@@ -159,17 +161,26 @@ class Supervisor:
             self._selector.register(mine, selectors.EVENT_READ, child)
 
     def _help_silent(self) -> None:
-        """All of them at once: where a commit takes long, one for each child would be longer than a lease."""
+        """Renew the leases of all silent children at once: where a commit takes long, one write for each child would
+        take longer than a lease. On a thread, and one at a time: while the store does not answer, the parent still
+        reads the pipes. A child whose pipe is full would wait in its event loop."""
+        if self._helper is not None and self._helper.is_alive():
+            return
         silent = [child for child in self.children if child.needs_help()]
         if not silent:
             return
         tokens = [token for child in silent for token in child.held]
         for child in silent:
             child.renewed_at = time.monotonic()
+        pids = [child.process.pid for child in silent]
+        self._helper = threading.Thread(target=self._renew, args=(tokens, pids), name="windlass-leases", daemon=True)
+        self._helper.start()
+
+    def _renew(self, tokens: list[UUID], pids: list[int]) -> None:
         try:
             self.app.run_for_worker(lambda: self.app.store.hold(tokens))
-            for child in silent:
-                log.warning("process %d is busy: its leases were renewed for it", child.process.pid)
+            for pid in pids:
+                log.warning("process %d is busy: its leases were renewed for it", pid)
         except Exception as error:
             log.warning("leases of busy processes could not be renewed: %s", error)
 

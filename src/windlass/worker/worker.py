@@ -81,14 +81,26 @@ class Worker:
         self.alone = False  # whether its event loop is there for nothing else
         self.watchdog: Watchdog | None = None  # where the process is to end with the worker
         self.left_behind = 0  # attempts that did not end in time, or whose outcome could not be written
+        self.has_parts = False  # a shutdown has to end them
+        self.stop_listening: Callable[[], None] = lambda: None
         self._task: asyncio.Task[int] | None = None
 
     async def run(self) -> int:
         """Work until stopped (or idle, or `max_jobs` were run): how many jobs were run."""
-        if not await self._opened():
-            return 0
-        self.slots.start()
-        helpers = [
+        helpers: list[asyncio.Task[None]] = []
+        try:
+            if await self._opened():
+                self.slots.start()
+                helpers += self._start_helpers()
+                await self._until_one_ends(helpers)
+        finally:
+            if helpers:
+                self._say_if_done()
+            await shut_down(self, helpers)
+        return self.started
+
+    def _start_helpers(self) -> list[asyncio.Task[None]]:
+        return [
             asyncio.create_task(keep_on(work, is_over), name=f"windlass {name}")
             for name, work, is_over in (
                 ("watch", lambda: until_end(self), lambda: self.attempts.closed),
@@ -98,16 +110,13 @@ class Worker:
                 ("scheduler", self.scheduler.run, lambda: self.attempts.closed),
             )
         ]
+
+    async def _until_one_ends(self, helpers: list[asyncio.Task[None]]) -> None:
         wait = partial(asyncio.wait, helpers, return_when=asyncio.FIRST_COMPLETED)
-        try:
-            await keep_on(wait, lambda: not self.alone)
-            for task in helpers:
-                if task.done() and not task.cancelled() and (error := task.exception()):
-                    raise error
-        finally:
-            self._say_if_done()
-            await shut_down(self, helpers)
-        return self.started
+        await keep_on(wait, lambda: not self.alone)
+        for task in helpers:
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise error
 
     def _say_if_done(self) -> None:
         """A supervisor replaces a process that has ended, unless the process had nothing left to do."""
@@ -123,16 +132,33 @@ class Worker:
         finally:  # also if this task is cancelled: a worker that opens alone would run without an end
             stopped.cancel()
             is_open = opening.done()
-            opening.cancel()
+            if not is_open:
+                opening.cancel()
+                await asyncio.wait([opening], timeout=1.0)
         if is_open:
             await opening
-        else:
-            await asyncio.wait([opening], timeout=1.0)
         return is_open
 
     async def _open(self) -> None:
         refuse_in_child()
         await self.app.aprepare()
+        self._make_parts()
+        await self.scheduler.open()
+        try:
+            await self.maintenance.beat()  # before its first job, so that every job's worker is on the list of workers
+        except StoreUnavailable as error:
+            log.warning("the first heartbeat failed: %s", error, extra={"worker": self.identity.name})
+        self.leases.start()
+        if self.report is not None:
+            self.report(ready=True)
+        self.stop_listening = self.app.store.wakeup.listen(self._heard)
+        serves = "all queues" if self.queues is None else ", ".join(self.queues)
+        log.info(
+            "worker %s serves %s, %d jobs at once, of %s", self.identity.name, serves, self.concurrency,
+            without_password(self.app.url), extra={"worker": self.identity.name},
+        )  # fmt: skip
+
+    def _make_parts(self) -> None:
         loop, name = asyncio.get_running_loop(), self.identity.name
         self.bell = Bell()
         self.buffer = Buffer(self.ledger, self.bell)
@@ -150,20 +176,7 @@ class Worker:
         )
         self.maintenance = Maintenance(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
         self.scheduler = Scheduler(self.app, lambda: self.bell.ring(Reason.LOOK), self.poll_seconds)
-        await self.scheduler.open()
-        try:
-            await self.maintenance.beat()  # before its first job, so that every job's worker is on the list of workers
-        except StoreUnavailable as error:
-            log.warning("the first heartbeat failed: %s", error, extra={"worker": name})
-        self.leases.start()
-        if self.report is not None:
-            self.report(ready=True)
-        self.stop_listening = self.app.store.wakeup.listen(self._heard)
-        serves = "all queues" if self.queues is None else ", ".join(self.queues)
-        log.info(
-            "worker %s serves %s, %d jobs at once, of %s", name, serves, self.concurrency,
-            without_password(self.app.url), extra={"worker": name},
-        )  # fmt: skip
+        self.has_parts = True
 
     def stop(self) -> None:
         """Claim no more, give back jobs that were not started, let the others end (within `grace`). Again: at once."""

@@ -31,17 +31,19 @@ Ended = tuple[Attempt, Settlement]
 
 class Writer:
     """`send` writes a batch or raises. `locked` says which of its jobs another transaction has locked. `more` gives the
-    next outcomes that wait. `apart_changed` is called when an outcome begins (1) or ceases (-1) to wait apart, and with
-    those that were cut short."""
+    next outcomes that wait. `is_apart` is called when an outcome begins to wait apart, `was_apart` when it no longer
+    does, with whether it was cut short."""
 
     def __init__(
         self,
         send: Callable[[list[Ended]], Awaitable[None]],
         locked: Callable[[list[Ended]], Awaitable[set[UUID]]],
         more: Callable[[], list[Ended]],
-        apart_changed: Callable[[int, list[Ended]], None],
+        is_apart: Callable[[Ended], None],
+        was_apart: Callable[[Ended, bool], None],
     ) -> None:
-        self.send, self.locked, self.more, self.apart_changed = send, locked, more, apart_changed
+        self.send, self.locked, self.more = send, locked, more
+        self.is_apart, self.was_apart = is_apart, was_apart
         self.apart: dict[asyncio.Task[None], Ended] = {}
         self._few = asyncio.Semaphore(FEW)
 
@@ -123,13 +125,12 @@ class Writer:
     def _set_apart(self, one: Ended) -> None:
         task = asyncio.create_task(self.write([one], apart=True), name="windlass settlement")
         self.apart[task] = one
-        self.apart_changed(1, [])
+        self.is_apart(one)
         task.add_done_callback(self._written_apart)
 
     def _written_apart(self, task: asyncio.Task[None]) -> None:
         one = self.apart.pop(task)
-        cut_short = task.cancelled() or task.exception() is not None
-        self.apart_changed(-1, [one] if cut_short else [])
+        self.was_apart(one, task.cancelled() or task.exception() is not None)
 
 
 def size_of(settlement: Settlement) -> int:
