@@ -88,7 +88,9 @@ def test_a_job_whose_task_other_code_cancels_spends_no_attempt(app: Windlass) ->
     assert sorted(ended) == [0, 1, 2, 3, 4]
 
 
-async def test_a_job_that_cancels_its_own_task_fails_in_the_end(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_whose_task_is_cancelled_again_and_again_fails_in_the_end(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("windlass.worker.executor.MOST_CANCELLED", 2)
     monkeypatch.setattr("windlass.worker.unspent.FIRST_DELAY", 0.01)
     calls: list[int] = []
@@ -98,7 +100,7 @@ async def test_a_job_that_cancels_its_own_task_fails_in_the_end(app: Windlass, m
         calls.append(1)
         task = asyncio.current_task()
         assert task is not None
-        task.cancel()
+        asyncio.get_running_loop().call_soon(task.cancel)
         await asyncio.sleep(1)
 
     job = await app.aenqueue("rude")
@@ -109,7 +111,7 @@ async def test_a_job_that_cancels_its_own_task_fails_in_the_end(app: Windlass, m
 
 
 def test_a_handler_for_which_there_is_no_thread_has_not_begun(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.worker.executor.THREADLESS_SECONDS", 0.05)
+    monkeypatch.setattr("windlass.worker.handlers.THREADLESS_SECONDS", 0.05)
     start, refused = threading.Thread.start, [3]
 
     def scarce(thread: threading.Thread) -> None:

@@ -1,16 +1,14 @@
 """One attempt, in a line: decode, call, encode, decide.
 
-Async handlers run in the loop, in the slot's own task; sync ones in threads; those of `isolation="process"` in child
-processes. Every end becomes a settlement: no exception of a handler gets past this module.
+Every end becomes a settlement: no exception of a handler gets past this module.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
@@ -37,19 +35,15 @@ from ..outcome import (
 from ..policy import DEFAULT
 from ..task import Task
 from .deadline import Deadline
-from .processes import ChildProcesses
-from .threads import Threads
+from .handlers import UNREADABLE_SECONDS, Handlers
+from .loops import SlotTask
 from .unspent import MOST_REFUSALS, Unspent
 
 log = Log("windlass.worker")
 
 BLOCK_TRIES = 10  # of a handler whose transaction met another's
 BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 2.0  # seconds, the first doubled from try to try, taken in part at random
-THREADLESS_SECONDS = 1.0  # until a handler is tried again for which the system had no thread
 MOST_CANCELLED = 10  # times in a row that other code may cancel a job's task before that counts as its failure
-UNREADABLE_SECONDS = 60.0  # until a payload that this version cannot read is tried again, perhaps by a newer one
-
-Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
 
 
 class TimedOut(Interruption, TimeoutError):
@@ -59,63 +53,11 @@ class TimedOut(Interruption, TimeoutError):
 class Executor:
     def __init__(self, app: Windlass) -> None:
         self.app = app
-        self.threads = Threads()
-        self.processes = ChildProcesses(self.threads)
+        self.handlers = Handlers(app)
+        self.threads = self.handlers.threads
         self.unspent = Unspent()
-        self._handlers: dict[str, tuple[Task[..., Any], Handler]] = {}
 
-    def _find(self, name: str) -> tuple[Task[..., Any], Handler]:
-        """When its first job comes: a task may be registered while the worker runs, and is claimed from then on."""
-        task = self.app.tasks.get(name)
-        if task is None:
-            raise Snooze(f"this worker has no task {name!r}", after=UNREADABLE_SECONDS)
-        self._handlers[name] = task, self._handler(task)
-        return self._handlers[name]
-
-    def _handler(self, task: Task[..., Any]) -> Handler:
-        """How this task is called, its middleware around it."""
-        function, injected = task.function, task.signature.injected_name
-
-        async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
-            if injected:
-                arguments[injected] = attempt
-            if attempt.begin is not None:
-                await attempt.begin()
-            if attempt.entering is not None:
-                attempt.entering(False)
-            return await function(**arguments)
-
-        async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
-            if injected:
-                arguments[injected] = attempt
-            await self._begin_in_thread(attempt)
-            return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
-
-        async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
-            return await self.processes.run(attempt, task)
-
-        if task.isolation == "process":
-            call: Handler = in_process
-        else:
-            call = in_loop if inspect.iscoroutinefunction(function) else in_thread
-        for middleware in reversed(self.app.middlewares):
-            call = _around(middleware, call)
-        return call
-
-    async def _begin_in_thread(self, attempt: Attempt) -> None:
-        """First a thread, then the mark of a last attempt: without a thread the attempt has not begun."""
-        try:
-            self.threads.reserve()
-        except RuntimeError as error:
-            raise Snooze(f"no thread can be started: {error}", after=THREADLESS_SECONDS) from error
-        try:
-            if attempt.begin is not None:
-                await attempt.begin()
-        except BaseException:
-            self.threads.unreserve()
-            raise
-
-    async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+    async def execute(self, attempt: Attempt, slot: SlotTask, began: float) -> Settlement | None:
         """The settlement to write, or None if the attempt has lost its lease. `slot` is the task that this runs in."""
         if attempt.stop is not None:  # while it waited in the buffer
             return self._decide(attempt, asyncio.CancelledError(), 0.0)
@@ -129,7 +71,7 @@ class Executor:
             try:
                 if conflicts:  # the other needs time to end, and those that met must not meet again
                     await asyncio.sleep(random.random() * min(BLOCK_PAUSE * 2**conflicts, LONGEST_BLOCK_PAUSE))
-                task, handler = self._handlers.get(job.type) or self._find(job.type)
+                task, handler = self.handlers.known.get(job.type) or self.handlers.find(job.type)
                 arguments = _read(task, job)
                 timeout = None if job.policy_json is None else (job.policy or DEFAULT).timeout_seconds
                 call = handler(attempt, arguments)
@@ -139,14 +81,14 @@ class Executor:
                 result = _written(attempt, task, value)
             except BlockConflict as error:
                 conflicts += 1
-                if conflicts < BLOCK_TRIES and not attempt.interrupted:
+                if conflicts < BLOCK_TRIES and attempt.stop is None:
                     continue
                 result = BlockRefused(str(error)) if error.in_settlement else error.__cause__ or error
             except BaseException as error:  # recorded first, whatever it is
                 result = error
             break
         attempt.task = None
-        if type(result) is asyncio.CancelledError and attempt.stop is None and slot.cancelling():
+        if type(result) is asyncio.CancelledError and attempt.stop is None and slot.is_cancelled_by_others:
             result = self.unspent.snooze(job, result, "other code has cancelled its task", MOST_CANCELLED)
         elif self.unspent.counts and not isinstance(result, BlockRefused):
             self.unspent.counts.pop(job.id, None)
@@ -160,7 +102,7 @@ class Executor:
                 "job %s: what the handler returned counts only if its own transaction was rolled back",
                 job.id, extra=job_fields(job),
             )  # fmt: skip
-        if type(result) is str and not attempt.interrupted:
+        if type(result) is str and attempt.stop is None:
             return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
         if isinstance(result, Settlement):
             return self._decide(attempt, "null", 0.0) and attempt.with_notes(result)
@@ -202,8 +144,7 @@ class Executor:
         return task is None or not isinstance(error, BaseException) or task.retry_rules.allow(error)
 
     def close(self) -> None:
-        self.threads.close()
-        self.processes.close()
+        self.handlers.close()
 
 
 def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
@@ -224,12 +165,6 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     return task.signature.encode_result(value)
 
 
-def _entered(attempt: Attempt, function: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, told to who waits for it when its thread is there."""
-    entering = attempt.entering
-    return function if entering is None else lambda: (entering(True), function())[1]
-
-
 def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
     """The handler has settled its job itself. Nothing that it does afterwards changes that."""
     job = attempt.job
@@ -248,10 +183,3 @@ def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
 async def _within(deadline: Deadline, call: Awaitable[Any]) -> Any:
     with deadline:
         return await call
-
-
-def _around(middleware: Callable[..., Any], call: Handler) -> Handler:
-    async def wrapped(attempt: Attempt, arguments: dict[str, Any]) -> Any:
-        return await middleware(attempt, lambda: call(attempt, arguments))
-
-    return wrapped

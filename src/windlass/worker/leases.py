@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import threading
@@ -9,10 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from uuid import UUID
 
 from ..app import Windlass
-from ..attempt import Attempt
+from ..attempt import Attempt, Stop
 from ..logs import Log
 from ..policy import DEFAULT
 from ..stores.store import Renewal
@@ -206,3 +208,19 @@ def _may_be_written(attempt: Attempt, due: float, now: float) -> bool:
 
 def _seconds(attempt: Attempt) -> float:
     return attempt.job.lease_seconds_raw or DEFAULT.lease_seconds
+
+
+def interrupt_in(loop: asyncio.AbstractEventLoop) -> Callable[[Attempt, Renewal], None]:
+    """Interrupts an attempt whose lease is lost or whose job is to be cancelled, in the event loop that runs it."""
+
+    def interrupt(attempt: Attempt, renewal: Renewal) -> None:
+        if renewal.expires_at is None:
+            attempt.interrupt(Stop.LEASE_LOST, renewal.reason)
+        elif renewal.cancel_requested:
+            attempt.interrupt(Stop.CANCEL, "cancelled while it ran")
+
+    def told(attempt: Attempt, renewal: Renewal) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(interrupt, attempt, renewal)
+
+    return told

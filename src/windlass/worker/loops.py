@@ -52,6 +52,20 @@ def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
             log.error("%s in a task or callback of a handler: the worker continues", type(error).__name__)
 
 
+class SlotTask(asyncio.Task[None]):
+    """The task of a slot. It knows whether the code that runs in it has cancelled it, or other code."""
+
+    _by_others = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._by_others = asyncio.current_task(self.get_loop()) is not self
+        return super().cancel(msg)
+
+    @property
+    def is_cancelled_by_others(self) -> bool:
+        return self._by_others and self.cancelling() > 0
+
+
 async def keep_on(work: Callable[[], Awaitable[T]], is_over: Callable[[], bool]) -> T:
     """Do it again if it was cancelled before its time, as by a handler that cancels all tasks that it can find."""
     task = cast("asyncio.Task[Any]", asyncio.current_task())

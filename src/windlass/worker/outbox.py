@@ -24,7 +24,7 @@ from .bell import Bell, Reason
 from .cursor import Unanswered
 from .events import Events
 from .ledger import Ledger, Place
-from .writer import Ended, Writer, size_of
+from .writer import Ended, Writer, first_of, size_of
 
 log = Log("windlass.worker")
 
@@ -81,7 +81,7 @@ class Outbox:
         self.waiting.append((attempt, settlement))
         size = size_of(settlement)
         self._bytes += size
-        self._account(1, size)
+        self.ledger.add_unwritten(1, size)
 
     def _account(self, rows: int, bytes: int) -> None:
         was_full = self.ledger.is_full
@@ -135,7 +135,7 @@ class Outbox:
     def _next_batch(self) -> list[Ended]:
         batch, size = self.waiting, self._bytes
         if len(batch) > MOST_ROWS or size > MOST_BYTES:
-            batch, size = _as_many_as_fit(batch)
+            batch, size = first_of(batch, MOST_ROWS, MOST_BYTES)
         self.waiting = self.waiting[len(batch) :]
         self._bytes -= size
         self._account(-len(batch), -size)
@@ -234,18 +234,6 @@ class Outbox:
     def _lose_next(self, ended: Ended, token: UUID, began: float) -> None:
         if (next_job := ended[1].continues) is not None:
             self.lost(Unanswered(token, next_job.queue, began))
-
-
-def _as_many_as_fit(waiting: list[Ended]) -> tuple[list[Ended], int]:
-    """The first of them, for one batch, and how many bytes they are."""
-    size = count = 0
-    for _, settlement in waiting[:MOST_ROWS]:
-        own = size_of(settlement)
-        if count and size + own > MOST_BYTES:
-            break
-        size += own
-        count += 1
-    return waiting[:count], size
 
 
 def _next_place(batch: list[Ended]) -> Place | None:

@@ -55,9 +55,7 @@ class Outcomes:
             if settlement.id in refused:
                 fields = job_fields(attempt.job)
                 log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id], extra=fields)
-                if (
-                    attempt.unconfirmed_settlement is None
-                ):  # else the handler may have settled the job in its own transaction
+                if attempt.unconfirmed_settlement is None:  # else its handler may have settled the job itself
                     self.events.lease_lost(attempt)
                 continue
             if talkative or settlement.error is not None:

@@ -11,7 +11,7 @@ import contextvars
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import cast
 
 from ..attempt import Attempt, Stop, current
 from ..job import JobError, is_last_attempt
@@ -19,12 +19,13 @@ from ..logs import Log, job_fields
 from ..outcome import Described, Settlement, decide, give_back, name_of
 from .attempts import Attempts
 from .buffer import Buffer
+from .loops import SlotTask
 
 log = Log("windlass.worker")
 
 BREATH = 64  # jobs that a slot runs before it lets the others of the loop have their turn
 
-Execute = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement | None]]
+Execute = Callable[[Attempt, SlotTask, float], Awaitable[Settlement | None]]
 
 
 class Slots:
@@ -45,7 +46,7 @@ class Slots:
 
     def _add(self) -> None:
         loop, context = asyncio.get_running_loop(), self._context.copy()
-        task = loop.create_task(self._run(), name="windlass slot", context=context)
+        task = SlotTask(self._run(), loop=loop, name="windlass slot", context=context)
         self.tasks.add(task)
         task.add_done_callback(self._replace)
 
@@ -68,7 +69,7 @@ class Slots:
     async def _run(self) -> None:
         """Until its task is of no use to another job, or the worker ends."""
         ledger, buffer, execute, count = self.ledger, self.buffer, self.execute, 0
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task = cast("SlotTask", asyncio.current_task())
         while not self.ending:
             if ledger.is_full:
                 await self.attempts.outbox.room()

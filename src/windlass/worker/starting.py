@@ -25,6 +25,7 @@ from ..logs import Log, job_fields
 from ..operation import Operation
 from ..outcome import Settlement
 from ..stores.store import Lease
+from .loops import SlotTask
 
 log = Log("windlass.worker")
 
@@ -33,7 +34,7 @@ STEP_SECONDS = 0.002  # for the first step of a handler in a thread
 LONGEST_STEP = 0.05  # before the next one begins although this handler, behind some middleware, has not
 LOCKED_SECONDS = 0.1  # between looks at a row that another transaction holds
 
-Execute: TypeAlias = Callable[[Attempt, "asyncio.Task[Any]", float], Awaitable[Settlement | None]]
+Execute: TypeAlias = Callable[[Attempt, SlotTask, float], Awaitable[Settlement | None]]
 T = TypeVar("T")
 
 
@@ -45,7 +46,7 @@ class Starting:
         self._bytes = 0
         self._fewer_bytes = asyncio.Event()
 
-    async def execute(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+    async def execute(self, attempt: Attempt, slot: SlotTask, began: float) -> Settlement | None:
         """As the executor does, once all is ready."""
         size = 0
         try:
@@ -82,7 +83,7 @@ class Starting:
 
     # A last attempt
 
-    async def _execute_last(self, attempt: Attempt, slot: asyncio.Task[Any], began: float) -> Settlement | None:
+    async def _execute_last(self, attempt: Attempt, slot: SlotTask, began: float) -> Settlement | None:
         turn = _Turn(self._turn)
         attempt.begin = lambda: self._begin(attempt, turn)
         try:

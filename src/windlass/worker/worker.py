@@ -7,22 +7,20 @@ bell ──▶ pump ── claim ──▶ buffer ──▶ slots ── execute
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from ..app import Queues, Windlass
-from ..attempt import Attempt, Stop
+from ..attempt import Attempt
 from ..duration import Duration, to_seconds
 from ..errors import InvalidInput, StoreUnavailable
 from ..identity import Identity
 from ..logs import Log
 from ..outcome import Settlement
-from ..stores.store import Renewal, WorkerInfo
+from ..stores.store import WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
 from .attempts import Attempts
@@ -32,7 +30,7 @@ from .claimer import Claimer
 from .cursor import queue_limits
 from .events import Events
 from .executor import Executor
-from .leases import Leases
+from .leases import Leases, interrupt_in
 from .ledger import Ledger
 from .loops import keep_on
 from .maintenance import Maintenance
@@ -159,13 +157,13 @@ class Worker:
         )  # fmt: skip
 
     def _make_parts(self) -> None:
-        loop, name = asyncio.get_running_loop(), self.identity.name
+        name = self.identity.name
         self.bell = Bell()
         self.buffer = Buffer(self.ledger, self.bell)
         self.events = Events(self.app, name)
         self.executor = Executor(self.app)
         self.starting = Starting(self.app, self.executor.execute)
-        self.leases = Leases(self.app, lambda *news: _safely(loop, _interrupt, *news), self.report)
+        self.leases = Leases(self.app, interrupt_in(asyncio.get_running_loop()), self.report)
         self.claimer = Claimer(self.app, self.buffer, self.leases, self.events, name, self.queues)
         self.outcomes = Outcomes(self.claimer, self.tally, self.events, self.poll_seconds)
         self.attempts = Attempts(self.claimer, self.outcomes, self.events, self.stopping)
@@ -247,16 +245,3 @@ class Worker:
         self.stop()
         if self._task is not None:
             await self._task
-
-
-def _safely(loop: asyncio.AbstractEventLoop, function: Any, *arguments: Any) -> None:
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, *arguments)
-
-
-def _interrupt(attempt: Attempt, renewal: Renewal) -> None:
-    """Its lease is lost, or someone has cancelled the job."""
-    if renewal.expires_at is None:
-        attempt.interrupt(Stop.LEASE_LOST, renewal.reason)
-    elif renewal.cancel_requested:
-        attempt.interrupt(Stop.CANCEL, "cancelled while it ran")

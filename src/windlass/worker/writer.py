@@ -143,3 +143,15 @@ def size_of(settlement: Settlement) -> int:
     if settlement.continues is not None:
         size += len(settlement.continues.input) + len(settlement.continues.labels or "")
     return size
+
+
+def first_of(waiting: list[Ended], most_rows: int, most_bytes: int) -> tuple[list[Ended], int]:
+    """The first of them, for one batch, and how many bytes they are."""
+    size = count = 0
+    for _, settlement in waiting[:most_rows]:
+        own = size_of(settlement)
+        if count and size + own > most_bytes:
+            break
+        size += own
+        count += 1
+    return waiting[:count], size
