@@ -42,14 +42,17 @@ class Outcomes:
         """`has_next`: this worker has the next job of the chain already."""
         if not has_next:
             self.bell.ring(Reason.ENDED)
+        talkative = log.isEnabledFor(logging.DEBUG)
+        quiet = not refusals and not talkative and "completed" not in self.app.hooks
+        if quiet and all(
+            one.state == COMPLETED and one.continues is None and not attempt.job.order_key for attempt, one in batch
+        ):
+            self.tally.completed += len(batch)
+            return
+        if not has_next:
             self._continue([one.continues for _, one in batch if one.continues is not None])
         if any(attempt.job.order_key for attempt, _ in batch):
             self.bell.ring(Reason.LOOK)
-        talkative = log.isEnabledFor(logging.DEBUG)
-        quiet = not refusals and not talkative and "completed" not in self.app.hooks
-        if quiet and all(settlement.state == COMPLETED for _, settlement in batch):
-            self.tally.completed += len(batch)
-            return
         refused = {refusal.id: refusal.reason for refusal in refusals}
         for attempt, settlement in batch:
             if settlement.id in refused:
