@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from windlass import Windlass
-from windlass.stores.postgres.asking import ask
+from windlass.stores.postgres.own import ask
 from windlass.stores.wakeup import Hint
 
 NAMES = ["it's", 'say "so"', "back\\slash", "\\'); NOTIFY x, '", "$1 %s {}", "größe", "✓", "x" * 3000]

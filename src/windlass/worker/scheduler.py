@@ -45,7 +45,6 @@ class Scheduler:
             log.warning("schedules could not be looked at, and will be again: %s", error)
 
     async def run(self) -> None:
-        deafen = self.app.store.wakeup.listen(self.heard)
         delay = GLANCE_SECONDS
         try:
             while True:
@@ -58,7 +57,6 @@ class Scheduler:
                     await asyncio.sleep(delay * random.uniform(0.5, 1.5))
                     delay = min(2 * delay, LONGEST_DELAY)
         finally:
-            deafen()
             if self._glance is not None:
                 self._glance.cancel()
 
@@ -127,10 +125,9 @@ class Scheduler:
             await asyncio.wait_for(self._woken.wait(), seconds)
 
     def heard(self, hint: Hint | None) -> None:
-        """On the listener's thread."""
-        if hint is None or hint.kind == "scheduled":
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._woken.set if hint else self._look_soon)
+        """On the listener's thread: a schedule has changed, or perhaps one has."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._woken.set if hint else self._look_soon)
 
     def _look_soon(self) -> None:
         """A store that can only say that something has changed says so all the time: look once a second at most."""

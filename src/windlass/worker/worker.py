@@ -217,11 +217,14 @@ class Worker:
         """On the listener's thread. None: something has changed, and the store cannot say what."""
         if hint is None:
             self.leases.ask_all()
+            self.scheduler.heard(None)
             self.bell.ring_from_thread(Reason.HINT)
         elif hint.kind == "ready" and self.claimer.serves(hint.name):
             self.bell.ring_from_thread(Reason.HINT, hint.name)
         elif hint.kind == "told":
             self.leases.ask(UUID(hint.name))
+        elif hint.kind == "scheduled":
+            self.scheduler.heard(hint)
 
     def _rescued(self, settlements: list[Settlement]) -> None:
         self.events.rescued(settlements)

@@ -10,7 +10,7 @@ import msgspec
 from ...job import NewJob
 from ...operation import Copy, Operation, Statement
 from ..columns import Columns, Use, compiled
-from ..sql.dialect import Queries
+from ..sql.query import Queries
 from ..sql.rendering import Renderer
 from ..sql.rows import COMPUTED, RowReader
 from ..store import Enqueued

@@ -18,11 +18,10 @@ from ...forks import PerLoop, PerProcess
 from ...operation import Operation, Transient, adrive, arun, drive, run
 from ..store import Purpose
 from ..urls import without_password
-from .asking import ask
 from .blocks import TRANSIENT, Blocks, checked, was_undone
 from .borrowed import Home, borrow, borrow_async
 from .errors import connecting, is_unwilling
-from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink
+from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink, ask
 from .pools import AsyncPool, SyncPool
 
 T = TypeVar("T")

@@ -15,8 +15,9 @@ from ...lifecycle import PENDING
 from ...operation import Operation, Statement
 from ..columns import Columns
 from ..names import check_name
-from ..sql.dialect import ChainEnd, OrderKey, Queries
+from ..sql.dialect import ChainEnd, OrderKey
 from ..sql.enqueue import NumberedJob
+from ..sql.query import Queries
 from ..sql.rows import postgres_rows
 from ..store import Change, ClaimRequest
 from ..wakeup import Hint

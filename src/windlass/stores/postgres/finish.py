@@ -3,20 +3,25 @@ their chains."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Dumper
+from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
 from ...job import Job, NewJob
 from ...lifecycle import COMPLETED
 from ...operation import Operation, Statement
 from ...outcome import Settlement
-from ..sql.dialect import PLAIN, Queries
+from ..sql.dialect import PLAIN
+from ..sql.query import Queries
 from ..sql.rows import RowReader
 from ..store import may_be_handed_over
-from .arrays import Texts, Uuids
 
 # The settlements. Most batches only complete: three arrays are quicker to send than seven. The planner must not know
 # the length of the arrays: for a long one it would read the whole table instead of going through its primary key.
@@ -56,6 +61,17 @@ REFUSED = """SELECT id FROM given
 WHERE (SELECT count(*) FROM gone) < cardinality(:ids::uuid[]) AND id NOT IN (SELECT id FROM gone)"""
 CLAIMED = "SELECT {live_columns} FROM added AS j"
 OPEN = "AND NOT {is_paused|:queue::text}"
+
+
+# Arrays for settlements are encoded here, since psycopg inspects each element twice before it sends it. On connections
+# of the caller they are plain lists.
+UUID_OID, UUIDS_OID = 2950, 2951
+TEXT_OID, TEXTS_OID = 25, 1009
+
+_HEADER = struct.Struct("!iiIii")
+_LENGTH = struct.Struct("!i")
+_UUID_LENGTH = _LENGTH.pack(16)
+_NULL = _LENGTH.pack(-1)
 
 
 class Finish:
@@ -106,3 +122,56 @@ def _next_jobs(settlements: Sequence[Settlement]) -> dict[str, Any]:
     pairs = [(one.id, one.continues) for one in settlements if one.continues is not None]
     rows = msgspec.json.encode([job for _, job in pairs]).decode()
     return {"before": Uuids([id for id, _ in pairs]), "rows": rows}
+
+
+class Uuids(list["UUID | None"]):
+    """Ids or tokens."""
+
+
+class Texts(list["str | None"]):
+    """Payloads."""
+
+
+class UuidsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = UUIDS_OID
+
+    def dump(self, obj: Uuids) -> bytes:
+        parts = [_header(UUID_OID, obj)]
+        last, part = None, _NULL  # a token comes many times in a row
+        for one in obj:
+            if one is not last:
+                last = one
+                part = _NULL if one is None else _UUID_LENGTH + one.int.to_bytes(16, "big")
+            parts.append(part)
+        return b"".join(parts)
+
+
+class TextsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = TEXTS_OID
+
+    def dump(self, obj: Texts) -> bytes:
+        encoded: dict[str | None, bytes] = {None: _NULL}
+        parts = [_header(TEXT_OID, obj)]
+        for one in obj:
+            part = encoded.get(one)
+            if part is None:
+                raw = one.encode()  # type: ignore[union-attr]
+                part = encoded[one] = _LENGTH.pack(len(raw)) + raw
+            parts.append(part)
+        return b"".join(parts)
+
+
+def _header(element: int, values: list[Any]) -> bytes:
+    if not values:
+        return _HEADER.pack(0, 0, element, 0, 0)[:12]
+    return _HEADER.pack(1, 1, element, len(values), 1)
+
+
+def register(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    connection.adapters.register_dumper(Uuids, UuidsDumper)
+    connection.adapters.register_dumper(Texts, TextsDumper)
+    connection.adapters.register_loader("json", TextBinaryLoader)  # a payload is decoded by its task
+    # A timestamp as its eight bytes: most are never looked at.
+    connection.adapters.register_loader("timestamptz", ByteaBinaryLoader)

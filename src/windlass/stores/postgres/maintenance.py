@@ -6,7 +6,7 @@ History is a ring of day slots, each a partition. A slot whose jobs are all over
 from __future__ import annotations
 
 from ...operation import Operation, Statement
-from ..sql.dialect import Queries
+from ..sql.query import Queries
 from .placeholders import RING_SLOTS
 
 VACUUMED = ("jobs", "edges", "history", "keys", "tallies", "schedules", "workers", "queues")

@@ -16,7 +16,7 @@ RING_DAYS = 30  # a slot of the ring, with jobs that are kept for so long at mos
 # As text: the driver has no loader for the enum, and a payload is decoded by its task.
 READ = {"state": "j.state::text", "input": "j.input::text", "chain_id": "nullif(j.chain_id, j.id)"}
 
-# The driver gives a `json` as text (`arrays.register`).
+# The driver gives a `json` as text (`finish.register`).
 CLAIMED = {"chain_id": READ["chain_id"]}
 
 ENQUEUE = {

@@ -15,8 +15,8 @@ from psycopg import sql
 from ...logs import Log
 from ..hub import SendingHub
 from ..wakeup import Hint
-from .asking import ask, heard_meanwhile
 from .connections import PostgresConnections
+from .own import ask, heard_meanwhile
 
 log = Log("windlass.wakeup")
 

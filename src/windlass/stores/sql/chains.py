@@ -92,7 +92,7 @@ class Chains(Part):
         names = [name for name in ("type", "queue", "tenant") if getattr(filter, name) is not None]
         given = {name: getattr(filter, name) for name in names if name != "tenant" or filter.tenant}
         shape = ("before" if before else "", filter.state or "", *names, "" if "tenant" in given else "no tenant")
-        query = self.sql.made(("chains", *shape), lambda: _chains_text(filter, names, before is not None))
+        query = self.queries.library.made(("chains", *shape), lambda: _chains_text(filter, names, before is not None))
         return Statement(query, {**given, "limit": limit} | ({"before": before} if before else {}), alone=True)
 
 

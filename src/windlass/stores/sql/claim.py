@@ -75,7 +75,7 @@ class Claims(Part):
         typed = "{typed}" if "types" in parameters else ""
         keyed = "AND j.lane = 2 AND j.order_key = :order_key" if "order_key" in parameters else ""
         keyed += " AND j.tenant = :tenant" if "tenant" in parameters else ""
-        query = self.sql.variant(name, of_types=f"{typed} {keyed}", **(parts or {}))
+        query = self.queries.library.variant(name, of_types=f"{typed} {keyed}", **(parts or {}))
         return Statement(query, parameters, alone=True)
 
     def _just_before(self, row: Row) -> dict[str, Any]:

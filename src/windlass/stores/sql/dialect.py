@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from ...clock import Clock
 from ...job import Job, NewJob
 from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
-from .query import Library
+from .query import Queries
 from .rows import RowReader
 
 OrderKey: TypeAlias = tuple[str, str]  # the tenant and the order key itself
 ChainEnd: TypeAlias = tuple[UUID, str | None]  # a completed chain and its output
 
 PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # no other job depends on its end
-
-
-class Queries:
-    """The queries of one dialect. They contain the clock's offset, which only tests change."""
-
-    def __init__(self, package: str, clock: Clock, placeholders: Callable[[timedelta], dict[str, str]]) -> None:
-        self.package, self.clock, self.placeholders = package, clock, placeholders
-        self._libraries: dict[timedelta, Library] = {}
-
-    @property
-    def library(self) -> Library:
-        library = self._libraries.get(self.clock.offset)
-        if library is None:
-            library = Library(self.package, self.placeholders(self.clock.offset))
-            self._libraries[self.clock.offset] = library
-        return library
-
-    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
-        return Statement(self.library[name], parameters, alone=alone)
 
 
 class Dialect(Protocol):
@@ -141,9 +120,5 @@ class Part:
     """Some operations of the SQL store, with the dialect and its most frequent calls at hand."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect, self.rows = dialect, dialect.rows
+        self.dialect, self.queries, self.rows = dialect, dialect.queries, dialect.rows
         self.statement, self.array, self.many = dialect.queries.statement, dialect.array, dialect.many
-
-    @property
-    def sql(self) -> Library:
-        return self.dialect.queries.library

@@ -23,7 +23,7 @@ class Migrations(Part):
         return self._is_current((yield self.statement("schema_version", alone=True)))
 
     def _is_current(self, versions: Rows) -> bool:
-        known = max(migrations(self.sql.package))[0]
+        known = max(migrations(self.queries.library.package))[0]
         if versions and versions[-1][1] > known:
             raise SchemaMismatch(
                 f"the database's schema (version {versions[-1][0]}) no longer admits this version of Windlass, which "
@@ -37,9 +37,9 @@ class Migrations(Part):
         self._is_current(versions)
         applied = {row[0] for row in versions}
         names = []
-        for version, name, text in migrations(self.sql.package):
+        for version, name, text in migrations(self.queries.library.package):
             if version not in applied:
-                yield Statement(self.sql.render(name, text), patient=True)
+                yield Statement(self.queries.library.render(name, text), patient=True)
                 yield self.statement(
                     "schema_record", version=version, name=name, min_compatible=MIN_COMPATIBLE[version]
                 )
@@ -48,11 +48,11 @@ class Migrations(Part):
 
     def script(self) -> str:
         """All in one transaction, with the records that `check_schema` reads."""
-        parts: list[Query] = [self.sql["schema_lock"]]
-        for version, name, text in migrations(self.sql.package):
-            record = self.sql["schema_record"].statements[0]
+        parts: list[Query] = [self.queries.library["schema_lock"]]
+        for version, name, text in migrations(self.queries.library.package):
+            record = self.queries.library["schema_record"].statements[0]
             record = record.replace(":version", str(version)).replace(":name", f"'{name}'")
             record = record.replace(":min_compatible", str(MIN_COMPATIBLE[version]))
-            parts += [self.sql.render(name, text), Query(f"{name} is applied", record)]
+            parts += [self.queries.library.render(name, text), Query(f"{name} is applied", record)]
         listed = [f"-- {part.name}\n" + ";\n\n".join(part.statements) + ";" for part in parts]
         return "\n\n".join(["BEGIN;", *listed, "COMMIT;"])

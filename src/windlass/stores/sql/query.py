@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import cached_property
 from importlib.resources import files
+from typing import Any
+
+from ...clock import Clock
+from ...operation import Statement
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)(?:\|([^{}|]+))?\}")
@@ -112,6 +117,25 @@ class Library:
     def names(self) -> list[str]:
         folder = files(self.package).joinpath("queries")
         return sorted(entry.name.removesuffix(".sql") for entry in folder.iterdir() if entry.name.endswith(".sql"))
+
+
+class Queries:
+    """The queries of one dialect. They contain the clock's offset, which only tests change."""
+
+    def __init__(self, package: str, clock: Clock, placeholders: Callable[[timedelta], dict[str, str]]) -> None:
+        self.package, self.clock, self.placeholders = package, clock, placeholders
+        self._libraries: dict[timedelta, Library] = {}
+
+    @property
+    def library(self) -> Library:
+        library = self._libraries.get(self.clock.offset)
+        if library is None:
+            library = Library(self.package, self.placeholders(self.clock.offset))
+            self._libraries[self.clock.offset] = library
+        return library
+
+    def statement(self, name: str, /, *, alone: bool = False, **parameters: Any) -> Statement:
+        return Statement(self.library[name], parameters, alone=alone)
 
 
 def migrations(package: str) -> list[tuple[int, str, str]]:

@@ -52,7 +52,7 @@ class Reads(Part):
             whole = text.replace(LIVE, LIVE.replace("{condition}", live))
             return whole.replace(HISTORY, HISTORY.replace("{condition}", history))
 
-        return self.sql.made((name, *shape), make)
+        return self.queries.library.made((name, *shape), make)
 
     def counts(self) -> Operation[Counts]:
         rows = yield self.statement("counts", alone=True)

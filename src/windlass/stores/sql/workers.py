@@ -29,7 +29,7 @@ class Workers(Part):
 
     def beat(self, worker: WorkerInfo, gone_seconds: float) -> Operation[None]:
         details = msgspec.json.encode(worker).decode()
-        is_one = len(self.sql["beat"].statements) == 1
+        is_one = len(self.queries.library["beat"].statements) == 1
         yield self.statement("beat", alone=is_one, name=worker.name, details=details, gone_seconds=gone_seconds)
 
     def farewell(self, name: str) -> Operation[None]:

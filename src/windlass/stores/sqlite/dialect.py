@@ -16,7 +16,8 @@ from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..columns import Columns
 from ..names import check_name
-from ..sql.dialect import PLAIN, ChainEnd, OrderKey, Queries
+from ..sql.dialect import PLAIN, ChainEnd, OrderKey
+from ..sql.query import Queries
 from ..sql.rows import sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
