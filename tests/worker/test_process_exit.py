@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -233,3 +234,18 @@ def test_processes_that_end_when_idle_are_not_replaced(on_sqlite: Programs) -> N
     supervisor = on_sqlite.worker("counted", "--processes", "2", "--max-jobs", "3", "--until-idle")
     assert supervisor.wait(60) == 0
     assert [job.refresh().state for job in jobs] == ["completed"] * 7
+
+
+def test_a_worker_without_jobs_exits_with_0_although_the_store_does_not_answer(
+    on_sqlite: Programs, fresh_sqlite_url: str
+) -> None:
+    process = on_sqlite.worker("idle")
+    on_sqlite.until(lambda: on_sqlite.app.workers())
+    lock = sqlite3.connect(fresh_sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    try:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10 + SLACK) == 0
+    finally:
+        lock.rollback()
+        lock.close()
