@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from windlass import Windlass
+from windlass.stores.wakeup import Listener
 
 
 @pytest.mark.parametrize("moment", ["the schedules are read", "the heartbeat is written", "it is open"])
@@ -29,6 +31,21 @@ async def test_nothing_stays_of_a_worker_that_is_cancelled_as_it_opens(
         if moment == "the heartbeat is written":
             monkeypatch.setattr(worker.maintenance, "beat", lambda: then_cancelled(beat))
 
+    listeners, listen = 0, app.store.wakeup.listen
+
+    def counted(listener: Listener) -> Callable[[], None]:
+        nonlocal listeners
+        listeners += 1
+        stop = listen(listener)
+
+        def stopped() -> None:
+            nonlocal listeners
+            listeners -= 1
+            stop()
+
+        return stopped
+
+    monkeypatch.setattr(app.store.wakeup, "listen", counted)
     monkeypatch.setattr(worker, "_make_parts", prepared)
     if moment == "it is open":
         opening = worker._open
