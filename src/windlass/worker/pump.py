@@ -79,7 +79,7 @@ class Pump:
         if turn.must_ask_when_due:
             turn = await self._ask_when_due(turn)
         self.turn = turn
-        self.claimer.nothing_waits = turn.took_all
+        self.claimer.nothing_waits = turn.idle
         return turn.rest()
 
     async def _ask_when_due(self, turn: Turn) -> Turn:

@@ -74,13 +74,8 @@ class Turn:
 
     @property
     def idle(self) -> bool:
-        """It had room, and claimed nothing."""
-        return self.room > 0 and self.jobs == 0 and self.saw_all
-
-    @property
-    def took_all(self) -> bool:
         """It claimed less than it had room for: as far as this worker knows, no other job waits."""
-        return self.number > 0 and self.jobs < self.room and self.saw_all
+        return self.jobs < self.room and self.saw_all
 
     def seems_locked(self, now: float) -> bool:
         """A job is due and could not be claimed, perhaps because another transaction has locked it for a moment."""
@@ -101,7 +96,7 @@ class Turn:
         )
 
     def begin(self, plan: Plan, reasons: Reasons, ledger: Ledger, now: float) -> Turn:
-        """Until its claims are done, the turn has found nothing: it is neither idle nor did it take all."""
+        """Until its claims are done, the turn has found nothing: it is not idle."""
         return replace(
             self, number=self.number + 1, room=0, jobs=0, admission_put_off=not plan.admit, was_urged=reasons.urge,
             all_slots_were_free=ledger.all_slots_free, look_round_at=now + LOOK_ROUND_SECONDS,
@@ -124,18 +119,18 @@ class Turn:
     def claimed(self, room: int, jobs: int, saw_all: bool = True) -> Turn:
         """All claims of this turn together."""
         turn = replace(self, room=room, jobs=jobs, saw_all=saw_all)
+        if jobs:
+            turn = replace(turn, passed_over_since=NEVER, passed_over_pause=PASSED_OVER_SECONDS[0])
         if turn.idle:
             admit_at = turn.admit_at if turn.admission_blocked else 0.0
-            return replace(turn, find_queues_at=0.0, admit_at=admit_at)
-        if jobs:
-            return replace(turn, passed_over_since=NEVER, passed_over_pause=PASSED_OVER_SECONDS[0])
+            turn = replace(turn, find_queues_at=0.0, admit_at=admit_at)
         return turn
 
     @property
     def must_ask_when_due(self) -> bool:
-        """The look took all that it found, and the answer may differ from that of the last one."""
+        """The look was idle, and its answer may differ from that of the last one."""
         unchanged = self.saw_no_queue and self.saw_nothing_ahead and not self.was_urged and not self.admission_blocked
-        return self.took_all and not (self.idle and unchanged)
+        return self.idle and not (unchanged and not self.jobs)
 
     def may_check_stuck(self, due_in: float | None, now: float) -> bool:
         """A job has been due for a while and could not be claimed: perhaps its queue holds nothing for this worker."""
@@ -155,7 +150,7 @@ class Turn:
 
     def rest(self) -> Rest:
         ended = Reason.ENDED if self.until_idle else NOTHING
-        if not self.took_all:
+        if not self.idle:
             return Rest(0.0) if self.room > 0 else Rest(self.poll_seconds, Reason.ROOM | ended)
         seconds, also = self.poll_seconds, ended
         if self._passed_over:
