@@ -13,6 +13,9 @@ compile := $(bin)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# The tests start hundreds of processes, and each would compile all modules anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo demo-servers example test test-quick check walk soak format bench bench-chains bench-web bench-peers bench-own lock clean
 
 help: ## print what can be done
