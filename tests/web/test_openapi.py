@@ -45,7 +45,7 @@ def test_nothing_that_is_sent_breaks_it(operations: list[Any]) -> None:
                 continue
 
             @given(case=cases)
-            @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
             def send(case: Any) -> None:
                 case.call_and_validate(headers=TOKEN, checks=CHECKS)
 
