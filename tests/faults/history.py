@@ -1,7 +1,9 @@
 """What happened, as those saw it who did it: an append-only file that survives whoever writes to it.
 
-Each line is one event, written in one piece, by the client, the handlers and the workers. Monotonic time is the same
-for all processes of one machine.
+Each line is one event, written in one piece, by the client, the handlers and the workers. A writer that is killed as
+it writes can leave half a line: the kernel stops it between two pages. So each line begins with its line feed, which
+keeps the half from the line of the next, and the half counts as never written. Monotonic time is the same for all
+processes of one machine.
 """
 
 from __future__ import annotations
@@ -48,11 +50,12 @@ class History:
 
     def note(self, *events: Event) -> None:
         now = time.monotonic()
-        lines = [msgspec.json.encode(msgspec.structs.replace(event, at=now)) + b"\n" for event in events]
+        lines = [b"\n" + msgspec.json.encode(msgspec.structs.replace(event, at=now)) for event in events]
         os.write(self._file, b"".join(lines))
 
     def read(self) -> list[Event]:
-        return [msgspec.json.decode(line, type=Event) for line in self.path.read_bytes().splitlines()]
+        lines = self.path.read_bytes().splitlines()
+        return [msgspec.json.decode(line, type=Event) for line in lines if line.endswith(b"}")]
 
     def close(self) -> None:
         os.close(self._file)

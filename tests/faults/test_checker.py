@@ -134,3 +134,14 @@ def test_a_history_is_read_as_it_was_written_by_many(tmp_path: Path) -> None:
     assert sorted(each.at for each in found) == [each.at for each in found]
     one.close()
     other.close()
+
+
+def test_half_a_line_of_one_that_was_killed_hides_no_other(tmp_path: Path) -> None:
+    history = History(tmp_path / "history")
+    before, after = event("started", uuid4(), 1, uuid4()), event("started", uuid4(), 2, uuid4())
+    history.note(before)
+    whole = history.path.read_bytes()
+    history.path.write_bytes(whole + whole[: len(whole) // 3])
+    history.note(after)
+    assert [each.id for each in history.read()] == [before.id, after.id]
+    history.close()
