@@ -48,58 +48,37 @@ class Stop(Enum):
     LEASE_LOST = "another has the job"
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A claimed job. The pull interface settles it with `complete`, `fail`, `retry` or `release`."""
 
-    __slots__ = (
-        "_notes",
-        "_renewed_until",
-        "app",
-        "begin",
-        "block",
-        "cancel_requested",
-        "deadline",
-        "ended",
-        "entering",
-        "interrupter",
-        "job",
-        "next_place",
-        "noted",
-        "place",
-        "ran_seconds",
-        "renewal",
-        "settled",
-        "stop",
-        "task",
-        "token",
-        "unconfirmed_settlement",
-        "waited_for",
-        "why",
-    )  # fmt: skip
+    app: Windlass
+    job: Job
+    token: UUID
+    settled: bool = False
+    ended: bool = False  # its handler has ended, and the worker settles it
+    stop: Stop | None = None
+    why: str | None = None
+    task: asyncio.Task[Any] | None = None
+    interrupter: Callable[[], None] | None = None
+    begin: Callable[[], Awaitable[None]] | None = None  # the worker awaits it before it calls the handler
+    entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
+    deadline: Deadline | None = None  # while its handler runs, if its task has a timeout
+    noted: bool = False  # there is progress, or a log line, that is not written yet
+    waited_for: Sequence[Blocker] = ()
+    block: Block | None = None
+    renewal: Future[None] | None = None  # the renewal of its lease that is under way
+    ran_seconds: float | None = None  # how long the worker ran it, once it has ended
+    place: Place | None = None  # in the ledger of the worker that runs it
+    next_place: Place | None = None  # for the next job of its chain
+    # Settled in the caller's transaction, which may still be rolled back. If `settled` is True, it was committed.
+    unconfirmed_settlement: Settlement | None = None
+    _cancel_requested: bool = False  # since it was claimed
+    _notes: Notes | None = None
+    _renewed_until: datetime | None = None
 
-    def __init__(self, app: Windlass, job: Job, token: UUID) -> None:
-        self.app, self.job, self.token = app, job, token
-        self.cancel_requested = job.cancel_requested
-        self.settled = False
-        self.ended = False  # its handler has ended, and the worker settles it
-        self.stop: Stop | None = None
-        self.why: str | None = None
-        self.task: asyncio.Task[Any] | None = None
-        self.interrupter: Callable[[], None] | None = None
-        self.begin: Callable[[], Awaitable[None]] | None = None  # the worker awaits it before it calls the handler
-        self.entering: Callable[[bool], None] | None = None  # called as its handler is; True: in a thread
-        self.deadline: Deadline | None = None  # while its handler runs, if its task has a timeout
-        self.noted = False  # there is progress, or a log line, that is not written yet
-        self._notes: Notes | None = None
-        self._renewed_until: datetime | None = None
-        self.waited_for: Sequence[Blocker] = ()
-        self.block: Block | None = None
-        self.renewal: Future[None] | None = None  # the renewal of its lease that is under way
-        self.ran_seconds: float | None = None  # how long the worker ran it, once it has ended
-        self.place: Place | None = None  # in the ledger of the worker that runs it
-        self.next_place: Place | None = None  # for the next job of its chain
-        # Settled in the caller's transaction, which may still be rolled back. If `settled` is True, it was committed.
-        self.unconfirmed_settlement: Settlement | None = None
+    @property
+    def cancel_requested(self) -> bool:
+        return self._cancel_requested or self.job.cancel_requested
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -281,7 +260,7 @@ class Attempt:
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
         self.renewed(renewal.expires_at)
-        self.cancel_requested = renewal.cancel_requested
+        self._cancel_requested = renewal.cancel_requested
         return renewal.expires_at
 
     renew, arenew = twins(_renew)

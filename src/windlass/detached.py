@@ -19,26 +19,26 @@ class DetachedAttempt(Attempt):
     """The first attempt, of no tenant and without blockers. Its progress and its log are not stored. It refuses all
     that needs a job."""
 
-    __slots__ = ("_of",)
+    name_of_task: str = ""
 
-    def __init__(self, app: Windlass | None, task: str) -> None:
-        self._of = task
-        if app is not None:
-            self.app = app
-        self._notes = Notes()
-        self.cancel_requested = self.settled = self.ended = False
-        self.stop = self.why = self.task = self.interrupter = None
-        self.block = self.renewal = self.unconfirmed_settlement = self._renewed_until = None
-        self.waited_for = ()
+    @staticmethod
+    def of(app: Windlass | None, task: str) -> DetachedAttempt:
+        nothing: Any = None
+        return DetachedAttempt(app or nothing, nothing, nothing, _notes=Notes(), name_of_task=task)
 
-    def __getattr__(self, name: str) -> Any:
-        """`job` and `token`, which it does not have; nor an `app`, if its task belongs to none yet."""
-        if name in ("job", "token", "app"):
+    def __getattribute__(self, name: str) -> Any:
+        """It has no `job` and no `token`; nor an `app`, if its task belongs to none yet."""
+        value = super().__getattribute__(name)
+        if value is None and name in ("job", "token", "app"):
             self._refuse(name)
-        raise AttributeError(name)
+        return value
+
+    @property
+    def cancel_requested(self) -> bool:
+        return False
 
     def __repr__(self) -> str:
-        return f"<Attempt of {self._of} that has no job>"
+        return f"<Attempt of {self.name_of_task} that has no job>"
 
     @property
     def number(self) -> int:
@@ -57,6 +57,6 @@ class DetachedAttempt(Attempt):
 
     def _refuse(self, what: str) -> NoReturn:
         raise WindlassError(
-            f"{self._of} was called as a function, so its attempt has no job and no {what}: enqueue it, and a worker "
-            "calls it with one that has"
+            f"{self.name_of_task} was called as a function, so its attempt has no job and no {what}: enqueue it, and a "
+            "worker calls it with one that has"
         )

@@ -94,7 +94,7 @@ class Task(Generic[P, R_co, C_co]):
         if injected is None or injected in kwargs or any(isinstance(one, Attempt) for one in args):
             return self.function(*args, **kwargs)
         arguments = self.signature.bind(args, kwargs)
-        arguments[injected] = DetachedAttempt(self._app, self.name)
+        arguments[injected] = DetachedAttempt.of(self._app, self.name)
         return self.function(**arguments)
 
     def __repr__(self) -> str:

@@ -16,27 +16,25 @@ from typing import Any
 from ..attempt import Attempt, current
 from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
-from ..job import Job, is_last_attempt
+from ..job import is_last_attempt
 from ..outcome import Cancel, Continue, Fail, Retry, Snooze, describe_error
 from ..task import Task
 from .watchdog import die_with_parent
 
 
-class _ChildAttempt(Attempt):
+class _ChildAttempt(Attempt, eq=False, kw_only=True):
     """The attempt as the child sees it: its reports go to the worker."""
 
-    def __init__(self, app: Any, job: Job, token: Any, line: _Line) -> None:
-        super().__init__(app, job, token)
-        self._line = line
+    line: _Line
 
     def progress(self, fraction: float, text: str = "") -> None:
-        self._line.send("progress", (fraction, text))
+        self.line.send("progress", (fraction, text))
 
     def log(self, text: str) -> None:
-        self._line.send("log", text)
+        self.line.send("log", text)
 
     def say_ready(self) -> None:
-        self._line.send("ready", None)
+        self.line.send("ready", None)
 
 
 class _Line:
@@ -73,7 +71,7 @@ def serve(pipe: Connection, parent: int) -> None:
         line.send("begun", None)
         try:
             task = _find(module, name, home)
-            attempt = _ChildAttempt(task.app, job, token, line)
+            attempt = _ChildAttempt(task.app, job, token, line=line)
             attempt.set_blockers(blockers)
             answer: tuple[str, Any] = _call(task, attempt, pipe)
         except BaseException as error:

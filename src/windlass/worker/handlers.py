@@ -50,9 +50,14 @@ class Handlers:
     def _in_loop(self, task: Task[..., Any]) -> Handler:
         function, injected = task.function, task.signature.injected_name
 
-        async def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+        def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Awaitable[Any]:
             if injected:
                 arguments[injected] = attempt
+            if attempt.begin is None and attempt.entering is None:
+                return function(**arguments)  # type: ignore[no-any-return]
+            return begun(attempt, arguments)
+
+        async def begun(attempt: Attempt, arguments: dict[str, Any]) -> Any:
             if attempt.begin is not None:
                 await attempt.begin()
             if attempt.entering is not None:

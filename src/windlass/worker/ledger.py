@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import msgspec
+
 AHEAD_SECONDS = 0.1  # of work that is prefetched
 MOST_AHEAD = 2000  # jobs that are prefetched, however short they are
 MOST_AT_ONCE = 500  # jobs of one claim ahead
@@ -17,14 +19,12 @@ WEIGHT = 0.05  # of the newest duration in the average
 UNLIMITED = 1_000_000
 
 
-class Place:
+class Place(msgspec.Struct, eq=False):
     """The right to hold one job of a queue. Its states: waiting, running, released."""
 
-    __slots__ = ("_ledger", "_queue", "_running")
-
-    def __init__(self, ledger: Ledger, queue: str) -> None:
-        self._ledger: Ledger | None = ledger
-        self._queue, self._running = queue, False
+    _ledger: Ledger | None
+    _queue: str
+    _running: bool = False
 
     def start(self) -> None:
         """Its handler is about to be called."""
