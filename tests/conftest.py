@@ -1,9 +1,9 @@
 """Addresses of databases for the tests.
 
-`store_url` runs a test on each of the three stores; on PostgreSQL the schema is there already. `empty_store_url` is for
-tests of migrations. `fresh_sqlite_url`, `fresh_postgres_url` and `fresh_mongodb_url` are the same one by one: each is a
-database of its own, empty, removed after the test. `postgres_url` and
-`mongodb_url` name the servers, shared by all tests: take them only to connect, or for what belongs to a server.
+`store_url` runs a test on each of the three stores; on the two servers the schema is there already. `empty_store_url`
+is for tests of migrations. `fresh_sqlite_url`, `fresh_postgres_url` and `fresh_mongodb_url` are the same one by one:
+each is a database of its own, empty, removed after the test. `postgres_url` and `mongodb_url` name the servers, shared
+by all tests: take them only to connect, or for what belongs to a server.
 
 A test whose server cannot be had fails.
 """
@@ -27,6 +27,7 @@ from psycopg import sql
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from tests.databases import MongoDatabases, drop_database
 from tests.servers import MONGODB_VARIABLE, POSTGRES_VARIABLE, server_url
 from windlass import Windlass
 from windlass.embedded import ServerError
@@ -108,17 +109,27 @@ def fresh_mongodb_url(mongodb_url: str, _mongodb_administration: MongoClient[Any
     """A MongoDB database that does not exist yet."""
     name = _new_database_name()
     yield _with_database(mongodb_url, name)
-    # To drop a database that has collections waits 100 ms for the journal; without any, 2 ms.
-    database = _mongodb_administration[name]
-    for collection in database.list_collection_names():
-        database.drop_collection(collection)
-    _mongodb_administration.drop_database(name)
+    drop_database(_mongodb_administration, name)
+
+
+@pytest.fixture
+def migrated_mongodb_url(_mongodb_databases: MongoDatabases) -> Iterator[str]:
+    """A MongoDB database with the schema, and without a job."""
+    name = _mongodb_databases.take()
+    yield _mongodb_databases.url(name)
+    _mongodb_databases.give_back(name)
+
+
+@pytest.fixture(scope="session")
+def _mongodb_databases(mongodb_url: str, _mongodb_administration: MongoClient[Any]) -> Iterator[MongoDatabases]:
+    with closing(MongoDatabases(_mongodb_administration, mongodb_url)) as databases:
+        yield databases
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mongodb"])
 def store_url(request: pytest.FixtureRequest) -> str:
     """A database without a job on each of the three stores in turn."""
-    kind = "migrated" if request.param == "postgres" else "fresh"
+    kind = "fresh" if request.param == "sqlite" else "migrated"
     url: str = request.getfixturevalue(f"{kind}_{request.param}_url")
     return url
 
