@@ -1,9 +1,10 @@
 """Addresses of databases for the tests.
 
-`store_url` runs a test on each of the three stores; on the two servers the schema is there already. `empty_store_url`
-is for tests of migrations. `fresh_sqlite_url`, `fresh_postgres_url` and `fresh_mongodb_url` are the same one by one:
-each is a database of its own, empty, removed after the test. `postgres_url` and `mongodb_url` name the servers, shared
-by all tests: take them only to connect, or for what belongs to a server.
+`store_url` runs a test on each of the three stores; on the two servers the schema is there already. A test that is
+marked `one_store` does not depend on the store, and runs on SQLite alone. `empty_store_url` is for tests of migrations.
+`fresh_sqlite_url`, `fresh_postgres_url` and `fresh_mongodb_url` are the same one by one: each is a database of its own,
+empty, removed after the test. `postgres_url` and `mongodb_url` name the servers, shared by all tests: take them only to
+connect, or for what belongs to a server.
 
 A test whose server cannot be had fails.
 """
@@ -44,6 +45,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Several processes run files in a mixed order: files that wait run beside files that compute."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: crc32(item.nodeid.partition("::")[0].encode()))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store_url" in metafunc.fixturenames and metafunc.definition.get_closest_marker("one_store"):
+        metafunc.parametrize("store_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture(scope="session")

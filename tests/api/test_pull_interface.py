@@ -104,6 +104,7 @@ async def test_a_silent_worker_is_rescued_before_its_lease_ends_if_one_says_so(a
     assert await either.rescue(stale_before=attempt.job.claimed_at + timedelta(minutes=1)) == 1
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -255,6 +256,7 @@ def test_the_policies_of_all_tasks_are_encoded_once(fresh_sqlite_url: str, monke
     app.close()
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     "wrong",
     [{"limit": 0}, {"queues": "default"}, {"queues": [""]}, {"types": [1]}, {"tenant": "acme"}, {"lease": "soon"}],

@@ -43,6 +43,7 @@ async def test_a_schedule_is_listed_with_its_next_five_runs(
     assert found.declared.startswith("tests.api.test_schedules:") or found.declared.startswith("test_schedules:")
 
 
+@pytest.mark.one_store
 async def test_the_name_is_the_tasks(app: Windlass, either: Either, report: Task[..., None]) -> None:
     made = app.schedule("@daily", report.call())
     assert made.name == (await only(either)).name == "report"
@@ -55,6 +56,7 @@ async def test_the_name_is_the_tasks(app: Windlass, either: Either, report: Task
     assert [(one.name, one.cron) for one in await either.schedules()] == [("report", "@hourly"), ("second", "@weekly")]
 
 
+@pytest.mark.one_store
 async def test_as_a_decorator_over_a_task(app: Windlass, either: Either) -> None:
     @app.schedule("0 3 * * *")
     @app.task(queue="nightly")
@@ -67,6 +69,7 @@ async def test_as_a_decorator_over_a_task(app: Windlass, either: Either) -> None
     assert (found.name, found.queue, found.cron) == ("tidy", "nightly", "0 3 * * *")
 
 
+@pytest.mark.one_store
 async def test_as_a_decorator_over_a_function(app: Windlass, either: Either) -> None:
     @app.schedule("@every 90s", name="often", catch_up="skip")
     async def tidy() -> None: ...
@@ -76,6 +79,7 @@ async def test_as_a_decorator_over_a_function(app: Windlass, either: Either) -> 
     assert (found.name, found.type, found.cron, found.catch_up) == ("often", "tidy", "@every 90s", "skip")
 
 
+@pytest.mark.one_store
 async def test_a_task_that_needs_arguments_cannot_be_decorated(app: Windlass, either: Either) -> None:
     with pytest.raises(InvalidInput, match="day"):
 
@@ -149,6 +153,7 @@ async def test_a_missing_one_is_reported(app: Windlass, either: Either) -> None:
             await act("")
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
@@ -177,6 +182,7 @@ async def test_wrong_values_are_refused_and_nothing_changes(
     assert await either.schedules() == []
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     "options",
     [

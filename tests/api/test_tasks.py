@@ -12,6 +12,8 @@ from tests.api import mail
 from tests.api.program import run
 from windlass import Continue, InvalidInput, Tasks, Windlass, WindlassError
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 
 def collection() -> Tasks:
     tasks = Tasks()

@@ -2,7 +2,11 @@
 
 from typing import Any, get_origin
 
+import pytest
+
 from windlass import Attempt, Call, Continue, Job, Task, Windlass
+
+pytestmark = pytest.mark.one_store  # nothing here depends on which
 
 
 def test_every_generic_type_can_be_written_with_its_parameters() -> None:

@@ -19,6 +19,8 @@ from windlass.web.pages import PAGES
 
 from .conftest import Client
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 ROUTES = [(one.method, one.path) for one in ENDPOINTS] + [("GET", path) for path in PAGES]
 JOB = {"type": "greet", "input": {"name": "Ada"}}
 

@@ -185,6 +185,7 @@ async def test_queues_workers_schedules_stats(app: Windlass, client: Client) -> 
     assert (await http.get("/healthz")).json() == {"status": "ok"}
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
@@ -235,6 +236,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.one_store
 async def test_a_body_where_none_is_taken_is_refused_and_changes_nothing(app: Windlass, client: Client) -> None:
     http = client()
     pending, cancelled = await enqueue(http, delay="1h"), await enqueue(http)
@@ -262,6 +264,7 @@ async def test_a_body_where_none_is_taken_is_refused_and_changes_nothing(app: Wi
         assert answer.status_code in (200, 204), (path, answer.text)
 
 
+@pytest.mark.one_store
 async def test_bad_questions(app: Windlass, client: Client) -> None:
     http = client()
     unknown = f"/v1/jobs/{uuid4()}"

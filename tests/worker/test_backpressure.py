@@ -17,6 +17,8 @@ from windlass.worker.worker import Worker
 
 from .conftest import until
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 SLOTS = 50
 
 

@@ -12,6 +12,8 @@ from windlass import Attempt, Cancel, Fail, Retry, Snooze, Windlass, current_att
 from windlass.block import BlockConflict
 from windlass.job import ERROR_LIMIT
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 
 def work(app: Windlass, **options: Any) -> int:
     return app.run_worker(until_idle=True, **({"concurrency": 5} | options))

@@ -20,6 +20,8 @@ from windlass.worker import processes
 from . import children
 from .conftest import until
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 
 def is_gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

@@ -258,6 +258,7 @@ async def test_a_beginning_that_gets_no_answer_does_not_hold_up_the_others_for_l
         await app.aclose()
 
 
+@pytest.mark.one_store
 async def test_the_mark_is_made_inside_the_middleware(app: Windlass) -> None:
     """What a middleware does before the handler may take long: a worker that dies meanwhile has not begun the job."""
     marked, store = [], app.store
@@ -307,6 +308,7 @@ async def test_a_time_limit_that_ends_before_the_store_has_answered_spends_no_at
     assert (await job.arefresh()).state == "completed"
 
 
+@pytest.mark.one_store
 def test_in_a_child_process_it_is_marked_when_the_child_is_ready(app: Windlass) -> None:
     """The child has to be started, and to import the application: that takes long, and nothing has begun."""
     which = app.task(isolation="process", max_attempts=1)(children.which.function)
@@ -323,6 +325,7 @@ def test_in_a_child_process_it_is_marked_when_the_child_is_ready(app: Windlass) 
     assert (job.refresh().state, marked) == ("completed", [True])
 
 
+@pytest.mark.one_store
 async def test_the_wait_for_its_turn_is_not_part_of_its_timeout(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     """Last attempts begin one after the other: where a commit takes long, the last of them waits long."""
     begin = app.store.begin
@@ -343,6 +346,7 @@ async def test_the_wait_for_its_turn_is_not_part_of_its_timeout(app: Windlass, m
     assert await app.aresults(jobs, timeout=10) == list(range(60))
 
 
+@pytest.mark.one_store
 async def test_middleware_that_takes_too_long_spends_the_last_attempt(app: Windlass) -> None:
     rounds = []
 
@@ -360,6 +364,7 @@ async def test_middleware_that_takes_too_long_spends_the_last_attempt(app: Windl
     assert (len(rounds), (await job.arefresh()).state) == (1, "failed")
 
 
+@pytest.mark.one_store
 async def test_middleware_that_calls_again_after_its_own_timeout(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +396,7 @@ async def test_middleware_that_calls_again_after_its_own_timeout(
     assert await app.aresults(jobs, timeout=10) == [0, 1, 2]
 
 
+@pytest.mark.one_store
 @pytest.mark.parametrize("dies", ["while it imports", "before it is told to go"])
 def test_a_child_that_is_killed_before_its_handler_is_called_spends_no_last_attempt(
     fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, dies: str
@@ -420,6 +426,7 @@ def test_a_child_that_is_killed_before_its_handler_is_called_spends_no_last_atte
     app.close()
 
 
+@pytest.mark.one_store
 def test_a_job_that_ends_every_child_before_its_handler_is_called_fails(
     fresh_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from windlass.worker.processes import ProcessDied
 
 from . import children
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 
 class Temporary(OSError):
     pass

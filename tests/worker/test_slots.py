@@ -16,6 +16,8 @@ from windlass import Attempt, Call, Job, Windlass, current_attempt
 
 from .conftest import until
 
+pytestmark = pytest.mark.one_store  # nothing here depends on which
+
 word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
 
 
