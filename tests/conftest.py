@@ -48,8 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "store_url" in metafunc.fixturenames and metafunc.definition.get_closest_marker("one_store"):
-        metafunc.parametrize("store_url", ["sqlite"], indirect=True)
+    if "store_url" in metafunc.fixturenames:
+        of_one = metafunc.definition.get_closest_marker("one_store")
+        metafunc.parametrize("store_url", ["sqlite"] if of_one else ["sqlite", "postgres", "mongodb"], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +133,7 @@ def _mongodb_databases(mongodb_url: str, _mongodb_administration: MongoClient[An
         yield databases
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mongodb"])
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest) -> str:
     """A database without a job on each of the three stores in turn."""
     kind = "fresh" if request.param == "sqlite" else "migrated"
