@@ -63,11 +63,12 @@ class Leases:
 
     def hold(self, attempts: Iterable[Attempt], since: float) -> None:
         """`since` is when the claim was sent, so that our idea of the lease ends before the store's."""
+        due, report = self._due, self.report
         with self._lock:
             for attempt in attempts:
-                self._due[attempt] = since + _seconds(attempt) / PART
-                if self.report is not None:
-                    self._tell_supervisor(attempt, self.report)
+                due[attempt] = since + (attempt.job.lease_seconds_raw or DEFAULT.lease_seconds) / PART
+                if report is not None:
+                    self._tell_supervisor(attempt, report)
 
     def _tell_supervisor(self, attempt: Attempt, report: Callable[..., None]) -> None:
         """Before the attempt starts: its handler may block the whole process."""
@@ -77,13 +78,17 @@ class Leases:
             report(hold=str(attempt.token), seconds=_seconds(attempt))
 
     def let_go(self, attempts: Iterable[Attempt]) -> None:
+        pop, report = self._due.pop, self.report
         with self._lock:
             for attempt in attempts:
-                if self._due.pop(attempt, None) is not None and self.report is not None:
-                    self._of_token[attempt.token] -= 1
-                    if not self._of_token[attempt.token]:
-                        del self._of_token[attempt.token], self._reported[attempt.token]
-                        self.report(drop=str(attempt.token))
+                if pop(attempt, None) is not None and report is not None:
+                    self._drop_token(attempt.token, report)
+
+    def _drop_token(self, token: UUID, report: Callable[..., None]) -> None:
+        self._of_token[token] -= 1
+        if not self._of_token[token]:
+            del self._of_token[token], self._reported[token]
+            report(drop=str(token))
 
     def ask(self, id: UUID) -> None:
         """There is news of this job. If this worker has it, renew its lease now: the answer has the news."""

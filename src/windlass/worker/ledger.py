@@ -14,7 +14,7 @@ import msgspec
 
 AHEAD_SECONDS = 0.1  # of work that is prefetched
 MOST_AHEAD = 2000  # jobs that are prefetched, however short they are
-MOST_AT_ONCE = 500  # jobs of one claim ahead
+MOST_AT_ONCE = 1000  # jobs of one claim ahead: with 500, a job cost server and worker a tenth more
 WEIGHT = 0.05  # of the newest duration in the average
 UNLIMITED = 1_000_000
 

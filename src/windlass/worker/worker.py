@@ -23,7 +23,6 @@ from ..outcome import Settlement
 from ..stores.store import WorkerInfo
 from ..stores.urls import without_password
 from ..stores.wakeup import Hint
-from .attempts import Attempts
 from .bell import Bell, Reason
 from .buffer import Buffer
 from .claimer import Claimer
@@ -40,7 +39,7 @@ from .processes import refuse_in_child
 from .pump import Pump
 from .scheduler import Scheduler
 from .shutdown import shut_down, until_end
-from .slots import Slots
+from .slots import Attempts, Slots
 from .starting import Starting
 from .stopping import Stopping
 from .watchdog import Watchdog
