@@ -36,7 +36,7 @@ class Maintenance:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._repeat(self.rescue_seconds, self.rescue))
-            group.create_task(self._repeat(2 * self.rescue_seconds, self.expire, at_once=True))
+            group.create_task(self._repeat(3 * self.rescue_seconds, self.expire, at_once=True))
             group.create_task(self._repeat(PRUNE_SECONDS, self.prune))
             group.create_task(self._repeat(HEARTBEAT_SECONDS, self.beat))
 

@@ -23,6 +23,7 @@ PAGE = 20
 GLANCE_SECONDS = 1.0  # between looks for which there is no reason but that something has changed
 SPREAD_SECONDS = 0.2  # over which the schedulers of many workers come to one tick
 LONGEST_DELAY = 30.0
+UNSCHEDULED = 1.6  # polls between looks while there is no schedule: a hint announces the first
 REPAIR_SECONDS = 60.0  # between checks that no schedule's next tick is too far ahead
 
 
@@ -83,7 +84,7 @@ class Scheduler:
             if not any(done):  # the others cannot be fired here
                 return max(GLANCE_SECONDS, self.poll_seconds)
         if timetable.next_at is None:
-            return self.poll_seconds
+            return UNSCHEDULED * self.poll_seconds
         until = (timetable.next_at - timetable.now).total_seconds()
         return min(self.poll_seconds, until + random.uniform(0, min(SPREAD_SECONDS, until)))
 
