@@ -27,11 +27,12 @@ GONE_SECONDS = 60.0  # after which a worker that was not heard of is struck off 
 class Maintenance:
     def __init__(
         self, app: Windlass, describe: Callable[[], WorkerInfo], rescued: Callable[[list[Settlement]], None],
-        expired: Callable[[list[Settlement]], None], rescue_seconds: float,
+        expired: Callable[[list[Settlement]], None], rescue_seconds: float, started: Callable[[], int],
     ) -> None:  # fmt: skip
-        self.app, self.describe, self.rescue_seconds = app, describe, rescue_seconds
+        self.app, self.describe, self.rescue_seconds, self.started = app, describe, rescue_seconds, started
         self.rescued, self.expired = rescued, expired
         self.fields = {"worker": describe().name}
+        self._prunes = self._started = 0
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -74,7 +75,12 @@ class Maintenance:
                 return
 
     async def prune(self) -> None:
-        gone = 1
+        """An idle worker does it in every third round: those that run jobs do it in each."""
+        self._prunes += 1
+        started, before = self.started(), self._started
+        if started == before and self._prunes % 3:
+            return
+        self._started, gone = started, 1
         while gone:
             gone = await self.app.arun_for_worker(lambda: self.app.store.prune(PRUNE_PAGE))
             await asyncio.sleep(0.05)  # others want to write too

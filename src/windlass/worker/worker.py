@@ -171,7 +171,9 @@ class Worker:
         self.pump = Pump(
             self.claimer, self.bell, self.attempts.give_back, poll_seconds=self.poll_seconds, until_idle=self.until_idle
         )
-        self.maintenance = Maintenance(self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds)
+        self.maintenance = Maintenance(
+            self.app, self.describe, self._rescued, self.events.expired, self.rescue_seconds, lambda: self.started
+        )
         self.scheduler = Scheduler(self.app, lambda: self.bell.ring(Reason.LOOK), self.poll_seconds)
         self.has_parts = True
 
@@ -236,8 +238,6 @@ class Worker:
             name=self.identity.name, host=socket.gethostname(), pid=os.getpid(), queues=queues,
             types=sorted(self.app.tasks), concurrency=self.concurrency, running=len(self.running),
         )  # fmt: skip
-
-    # As a context
 
     async def __aenter__(self) -> Worker:
         self._task = asyncio.create_task(self.run(), name="windlass worker")
