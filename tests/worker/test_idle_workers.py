@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from windlass import Windlass
 from windlass.operation import Operation
-from windlass.worker import maintenance
 
 from .conftest import until
 
@@ -17,32 +14,25 @@ from .conftest import until
 async def test_those_that_run_jobs_prune_in_each_round_and_the_others_in_every_third(
     app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "PRUNE_SECONDS", 0.05)
-    rounds: list[str] = []
-    prune, take_turn = app.store.prune, maintenance.Maintenance.prune
-
-    async def counted(self: maintenance.Maintenance) -> None:
-        rounds.append("round")
-        await take_turn(self)
+    prunes: list[int] = []
+    prune = app.store.prune
 
     def noted(limit: int) -> Operation[int]:
-        rounds.append("prune")
+        prunes.append(limit)
         return prune(limit)
 
-    monkeypatch.setattr(maintenance.Maintenance, "prune", counted)
     monkeypatch.setattr(app.store, "prune", noted)
 
     @app.task
     async def work() -> None: ...
 
     async with app.worker() as worker:
-        await until(lambda: Counter(rounds)["round"] >= 9)
-        assert Counter(rounds)["prune"] <= Counter(rounds)["round"] // 3
-        for number in range(1, 7):
-            before = Counter(rounds)["prune"]
+        await until(lambda: worker.has_parts)
+        for _ in range(9):
+            await worker.maintenance.prune()
+        assert len(prunes) == 3
+        for number in range(1, 5):
             await app.aenqueue("work")
             await until(lambda: worker.completed == number)  # noqa: B023
-            await until(lambda: Counter(rounds)["prune"] > before)  # noqa: B023
-            seen = Counter(rounds)["round"]
-            await until(lambda: Counter(rounds)["round"] > seen)  # noqa: B023
-        assert Counter(rounds[-12:])["prune"] >= 4, rounds
+            await worker.maintenance.prune()
+        assert len(prunes) == 7
