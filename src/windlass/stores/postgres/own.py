@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import select
+import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -30,6 +31,7 @@ T = TypeVar("T")
 ANSWER_SECONDS = 30.0  # for an answer: then a lost renewal can be sent again before the lease expires
 COPY_SECONDS = 600.0
 CANCEL_SECONDS = 3.0
+WAIT_SECONDS = 0.5  # between two looks for a place
 CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
 
 
@@ -236,6 +238,18 @@ def copy_statement(step: Copy) -> str:
 def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Idle, and without unread data: an idle connection with unread data was ended by the server."""
     return idle(connection) and not ready(connection.fileno(), 0)
+
+
+@contextmanager
+def place(places: threading.Semaphore) -> Iterator[None]:
+    """One place, waited for in short slices. A thread that waits without end cannot be interrupted; and a thread that
+    is interrupted as it is woken would lose the wake-up for the next one."""
+    while not places.acquire(timeout=WAIT_SECONDS):
+        pass
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def end(connection: OwnConnection) -> None:
