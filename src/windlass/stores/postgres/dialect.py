@@ -17,8 +17,7 @@ from ..columns import Columns
 from ..names import check_name
 from ..sql.dialect import ChainEnd, OrderKey
 from ..sql.enqueue import NumberedJob
-from ..sql.query import Queries
-from ..sql.rows import postgres_rows
+from ..sql.query import Queries, postgres_rows
 from ..store import Change, ClaimRequest
 from ..wakeup import Hint
 from .bulk import Bulk

@@ -19,8 +19,7 @@ from ...lifecycle import COMPLETED
 from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..sql.dialect import PLAIN
-from ..sql.query import Queries
-from ..sql.rows import RowReader
+from ..sql.query import Queries, RowReader
 from ..store import may_be_handed_over
 
 # The settlements. Most batches only complete: three arrays are quicker to send than seven. The planner must not know

@@ -14,8 +14,7 @@ from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
-from .query import Queries
-from .rows import RowReader
+from .query import Queries, RowReader
 
 OrderKey: TypeAlias = tuple[str, str]  # the tenant and the order key itself
 ChainEnd: TypeAlias = tuple[UUID, str | None]  # a completed chain and its output

@@ -17,8 +17,7 @@ from ...outcome import Settlement
 from ..columns import Columns
 from ..names import check_name
 from ..sql.dialect import PLAIN, ChainEnd, OrderKey
-from ..sql.query import Queries
-from ..sql.rows import sqlite_rows
+from ..sql.query import Queries, sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
 from .placeholders import make_placeholders, of_columns
