@@ -30,21 +30,11 @@ class Dependents(Part):
         super().__init__(dialect)
         self.statuses, self.enqueue, self.order_keys = statuses, enqueue, order_keys
 
-    def end(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        """Finish jobs, with or without dependents; the ids of the jobs that were refused."""
-        plain = [one for one in settlements if one.continues is None or self.dialect.finish_adds(one.continues)]
-        only_plain = len(plain) == len(settlements)
-        # Plain jobs need no lock but that of their own row. They are written before the rest, which may wait for locks.
-        refused = (yield from self.dialect.finish(plain, alone=alone)) if plain else set()
-        if only_plain and not refused:
-            return set()
-        tried = {one.id for one in plain}
-        suspects = [one for one in settlements if one.id not in tried or one.id in refused]
-        if not suspects:
-            return set()
-        statuses = yield from self.statuses.read([one.id for one in suspects], alone=alone)
-        skipped = [one for one in suspects if _was_skipped(one, statuses.get(one.id))]
-        refused = {one.id for one in suspects} - {one.id for one in skipped}
+    def end_skipped(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        """Finish those of these jobs that have dependents; the ids of the others, which were refused."""
+        statuses = yield from self.statuses.read([one.id for one in settlements], alone=alone)
+        skipped = [one for one in settlements if _was_skipped(one, statuses.get(one.id))]
+        refused = {one.id for one in settlements} - {one.id for one in skipped}
         if skipped:
             refused |= yield from self.end_with_dependents(skipped, statuses)
         return refused

@@ -5,19 +5,17 @@ from __future__ import annotations
 from ...clock import Clock
 from .actions import Actions
 from .admission import Admission
+from .attempts import Claims, Leases, Settlements
 from .chains import Chains
-from .claim import Claims
 from .delete import Deletions
 from .dependents import Dependents
 from .dialect import Dialect
 from .enqueue import Enqueue
-from .leases import Leases
 from .migrations import Migrations
 from .order_keys import OrderKeys
 from .query import Library
 from .reads import Reads
 from .schedules import Schedules
-from .settle import Settlements
 from .status import Statuses
 from .workers import Workers
 
@@ -40,13 +38,13 @@ class SqlStore:
 
         claims = Claims(dialect)
         self.claim, self.adopt = claims.claim, claims.adopt
-        leases = Leases(dialect, statuses, dependents, settlements)
+        leases = Leases(dialect, statuses, settlements)
         self.begin, self.note, self.renew, self.hold = leases.begin, leases.note, leases.renew, leases.hold
         self.seize, self.anyone_lost = leases.seize, leases.anyone_lost
         self.rescue, self.expire = leases.rescue, leases.expire
         self.admit = Admission(dialect, statuses, dependents, order_keys).admit
         self.delete = Deletions(dialect, order_keys).delete
-        actions = Actions(dialect, statuses, dependents)
+        actions = Actions(dialect, statuses, settlements)
         self.cancel, self.retry, self.run_now = actions.cancel, actions.retry, actions.run_now
         self.pause, self.resume = actions.pause, actions.resume
 
