@@ -54,7 +54,6 @@ class PostgresDialect:
 
     def __init__(self, schema: str, prefix: str, channel: str, columns: Columns, clock: Clock) -> None:
         check_name("schema", schema), check_name("prefix", prefix)
-        self.notify = True
         self.rows = rows = postgres_rows(columns)
         lists = of_columns(columns)
         self.queries = queries = Queries(
@@ -151,8 +150,7 @@ class PostgresDialect:
         return {(id := self.rows.to_uuid(row[0])): Change(id, True, row[2], row[1]) for row in rows}
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        if hints and self.notify:
-            yield self.queries.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
+        yield self.queries.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
 
     def name_tenant(self, tenant: str) -> Operation[None]:
         yield self.queries.statement("name_tenant", tenant=tenant)

@@ -17,7 +17,7 @@ from ...outcome import Settlement, decide_blocked
 from ..blockers import refuse_taken
 from ..store import Failure
 from ..wakeup import Hint
-from .dialect import ChainEnd, Dialect, Part
+from .dialect import ChainEnd, Dialect, Part, SendHints
 from .enqueue import Enqueue
 from .order_keys import OrderKeys
 from .status import JobStatus, Statuses
@@ -26,9 +26,11 @@ TRIES = 5  # to find a chain whose job may be moving between the live table and 
 
 
 class Dependents(Part):
-    def __init__(self, dialect: Dialect, statuses: Statuses, enqueue: Enqueue, order_keys: OrderKeys) -> None:
+    def __init__(
+        self, dialect: Dialect, statuses: Statuses, enqueue: Enqueue, order_keys: OrderKeys, hint: SendHints
+    ) -> None:
         super().__init__(dialect)
-        self.statuses, self.enqueue, self.order_keys = statuses, enqueue, order_keys
+        self.statuses, self.enqueue, self.order_keys, self.hint = statuses, enqueue, order_keys, hint
 
     def end_skipped(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
         """Finish those of these jobs that have dependents; the ids of the others, which were refused."""
@@ -57,7 +59,7 @@ class Dependents(Part):
         hints |= {Hint("finished", str(chain)) for chain in cancelled}
         queues |= freed
         queues |= yield from self.order_keys.promote(keys)
-        yield from self.dialect.hint([*hints, *(Hint("ready", queue) for queue in queues)])
+        yield from self.hint([*hints, *(Hint("ready", queue) for queue in queues)])
         return refused
 
     def _continue_chains(self, jobs: Sequence[NewJob]) -> Operation[set[str]]:

@@ -41,7 +41,6 @@ class SqliteDialect:
 
     def __init__(self, prefix: str, columns: Columns, clock: Clock) -> None:
         check_name("prefix", prefix)
-        self.notify = True
         self.rows = sqlite_rows(columns)
         lists = of_columns(columns)
         self.queries = Queries("windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, lists, offset))
