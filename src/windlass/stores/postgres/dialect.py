@@ -48,7 +48,7 @@ OTHER_CHAINS = """AND NOT EXISTS (
     SELECT FROM {edges} AS e WHERE e.job_id = j.id AND e.chain_id = ANY(:chains::uuid[]) AND NOT e.done)"""
 
 # One statement ends jobs: it fences them, moves them to history, counts them, adds the next jobs of their chains.
-# The settlements: most batches only complete: three arrays are quicker to send than seven. The planner must not know
+# Most batches only complete: three arrays are quicker to send than seven. The planner must not know
 # the length of the arrays: for a long one it would read the whole table instead of going through its primary key.
 COMPLETED_ONLY = """SELECT *, 'completed' AS new_state, NULL AS new_error, NULL AS story, NULL AS said
     FROM unnest((SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[])) AS g (id, token, output)"""
