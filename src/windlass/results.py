@@ -36,13 +36,13 @@ def results(engine: Engine, jobs: Sequence[Awaited], timeout: Duration | None = 
     waiting = Waiting(engine, jobs, timeout)
     if (yield from transact(waiting.look)):
         return waiting.results()
-    alarm, pauses = Alarm(), Delays(FIRST_LOOK, LONGEST_LOOK, factor=1.5)
+    alarm = Alarm()
     stop_listening = engine.store.wakeup.listen(lambda hint: alarm.ring() if waiting.concerns(hint) else None)
     try:
         yield from transact(waiting.watch)
         alarm.clear()  # the look that follows sees all that has happened until now
         while not (yield from transact(waiting.look)):
-            yield Sleep(alarm, waiting.pause(next(pauses)))
+            yield Sleep(alarm, waiting.pause())
     finally:
         stop_listening()
     return waiting.results()
@@ -116,6 +116,7 @@ class Waiting:
         self.chains: dict[UUID, UUID] = {job.id: job.chain_id for job in jobs if isinstance(job, Job)}
         self.ends: dict[UUID, Job] = {}
         self._names: set[str] = set()
+        self._pauses: Delays  # from `watch` on: a caller whose jobs have ended needs none
 
     @property
     def left(self) -> list[UUID]:
@@ -145,13 +146,15 @@ class Waiting:
 
     def watch(self) -> Operation[None]:
         self._names = {str(chain) for chain in self.left}
+        self._pauses = Delays(FIRST_LOOK, LONGEST_LOOK, factor=1.5)
         yield from self.store.watch(self.left)
 
     def concerns(self, hint: Hint | None) -> bool:
         return hint is None or (hint.kind == "finished" and hint.name in self._names)
 
-    def pause(self, seconds: float) -> float:
-        """Seconds until the next look without a hint: so many, or fewer if the time is up before."""
+    def pause(self) -> float:
+        """Seconds until the next look without a hint."""
+        seconds = next(self._pauses)
         if self.deadline is None:
             return seconds
         left = self.deadline - time.monotonic()
