@@ -11,8 +11,7 @@ from uuid import uuid4
 
 from .attempt import Attempt
 from .call import check_names
-from .delays import Delays
-from .duration import Duration, to_seconds
+from .duration import Delays, Duration, to_seconds
 from .engine import Engine
 from .enqueue import admit_all
 from .errors import InvalidInput

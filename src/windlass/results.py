@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .call import check_id
-from .delays import Delays
-from .duration import Duration, to_seconds
+from .duration import Delays, Duration, to_seconds
 from .engine import Engine
 from .errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, WindlassError
 from .job import Job, no_job
@@ -116,7 +115,7 @@ class Waiting:
         self.chains: dict[UUID, UUID] = {job.id: job.chain_id for job in jobs if isinstance(job, Job)}
         self.ends: dict[UUID, Job] = {}
         self._names: set[str] = set()
-        self._pauses: Delays  # from `watch` on: a caller whose jobs have ended needs none
+        self._pauses = Delays(FIRST_LOOK, LONGEST_LOOK, factor=1.5)
 
     @property
     def left(self) -> list[UUID]:
@@ -146,7 +145,6 @@ class Waiting:
 
     def watch(self) -> Operation[None]:
         self._names = {str(chain) for chain in self.left}
-        self._pauses = Delays(FIRST_LOOK, LONGEST_LOOK, factor=1.5)
         yield from self.store.watch(self.left)
 
     def concerns(self, hint: Hint | None) -> bool:
