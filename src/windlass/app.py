@@ -31,7 +31,7 @@ from .engine import Engine, migrate
 from .errors import InvalidInput
 from .events import check_event
 from .job import Job
-from .operation import Operation
+from .operation import Operation, arun_flow, flow_twins, joining_twins, run_flow, twins
 from .outcome import Settlement
 from .plugins import check_store, find_store
 from .policy import UNSET
@@ -40,7 +40,6 @@ from .stores.store import Admitted, Store
 from .stores.urls import without_password
 from .task import Task
 from .tasks import Tasks
-from .twins import adrive, drive, flow_twins, joining_twins, twins
 
 if TYPE_CHECKING:
     from .worker.worker import Worker
@@ -117,10 +116,10 @@ class Windlass(Engine):
 
     def enqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> builtins.list[Job[R]]:
         """Enqueue calls together, all or none; with `connection`, in your transaction."""
-        return drive(_enqueue.enqueue_many(self, calls, connection), self)
+        return run_flow(_enqueue.enqueue_many(self, calls, connection), self)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], connection: Any = UNSET) -> builtins.list[Job[R]]:
-        return await adrive(_enqueue.enqueue_many(self, calls, connection), self)
+        return await arun_flow(_enqueue.enqueue_many(self, calls, connection), self)
 
     def call(self, type: str, input: Mapping[str, Any] | None = None, *, strict: bool = False, **options: Any) -> Call:
         """A call by name: of a task of this app or, unless it is `strict`, of one that only its worker knows."""

@@ -18,11 +18,10 @@ from .duration import Duration
 from .errors import Conflict, LeaseLost, WindlassError
 from .job import Job, LogLine, Notes
 from .lifecycle import COMPLETED
-from .operation import Operation, Sleep
+from .operation import Flow, Operation, Sleep, check_connection, flow_twins, transact, twins
 from .outcome import Continue, Fail, Retry, Settlement, check_moment, decide, give_back, make_safe, next_of_chain
-from .policy import DEFAULT, UNSET, check_connection
+from .policy import DEFAULT, UNSET
 from .stores.store import Blocker, Lease, Note
-from .twins import Flow, flow_twins, transact, twins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import Conflict, LeaseLost, StoreUnavailable, WindlassError
 from .lifecycle import COMPLETED
-from .operation import Operation
+from .operation import Flow, Operation, Runs, arun_flow, run_flow
 from .outcome import Settlement, is_due_again
 from .stores.store import Connections
 from .stores.wakeup import Hint
-from .twins import Flow, Runs, adrive, drive
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -106,20 +105,20 @@ class Block:
     # The way in and the way out, written once for `with` and `async with`
 
     def __enter__(self) -> Any:
-        return drive(self._enter(), self.app)
+        return run_flow(self._enter(), self.app)
 
     async def __aenter__(self) -> Any:
-        return await adrive(self._enter(), self.app)
+        return await arun_flow(self._enter(), self.app)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        drive(self._leave(error), self.app)
+        run_flow(self._leave(error), self.app)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await adrive(self._leave(error), self.app)
+        await arun_flow(self._leave(error), self.app)
 
     def _enter(self) -> Flow[Any]:
         self._open()

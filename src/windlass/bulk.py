@@ -9,10 +9,9 @@ from .actions import OPERATIONS, send_hints
 from .engine import Engine
 from .errors import InvalidInput
 from .lifecycle import LIVE, Event
-from .operation import Operation
+from .operation import Flow, Operation, transact
 from .reads import make_filter
 from .stores.store import Bookmark, Filter
-from .twins import Flow, transact
 
 CHUNK = 500  # jobs in one transaction
 FILTERS = ("state", "type", "queue", "tenant", "chain", "since", "unique")

@@ -11,17 +11,15 @@ from uuid import uuid4
 
 from .attempt import Attempt
 from .call import check_names
-from .delays import Delays
-from .duration import Duration, to_seconds
+from .duration import Delays, Duration, to_seconds
 from .engine import Engine
 from .enqueue import admit_all
 from .errors import InvalidInput
 from .job import is_last_attempt
 from .lifecycle import PENDING
-from .operation import Operation
+from .operation import Flow, Operation, Pause, transact
 from .outcome import give_back
 from .stores.store import ClaimRequest, Lease
-from .twins import Flow, Pause, transact
 
 if TYPE_CHECKING:
     from .app import Windlass

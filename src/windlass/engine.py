@@ -22,11 +22,10 @@ from .forks import PerLoop, PerProcess
 from .hooks import EnqueuedHooks, Hooks
 from .identity import Identity
 from .job import Job
-from .operation import Operation
+from .operation import Flow, Operation, Runs, arun_flow, run_flow
 from .policy import Policy
 from .schedule import Schedule
 from .stores.store import Purpose, Store
-from .twins import Flow, Runs, adrive, drive
 
 if TYPE_CHECKING:
     from .task import Task
@@ -140,7 +139,7 @@ class Engine:
         """Check the schema before its first use, and migrate it where that is allowed."""
         if not self.is_ready:
             with self._schema_check.get().lock:
-                drive(self._prepare(), self)
+                run_flow(self._prepare(), self)
 
     async def aprepare(self) -> None:
         """One task of an event loop does it, the others wait. If it fails, the others try at the same time: one after
@@ -151,8 +150,8 @@ class Engine:
         is_first = not lock.locked()
         async with lock:
             if is_first:
-                await adrive(self._prepare(), self)
-        await adrive(self._prepare(), self)
+                await arun_flow(self._prepare(), self)
+        await arun_flow(self._prepare(), self)
 
     def _prepare(self) -> Flow[None]:
         if self.is_ready:  # another thread or task has done it meanwhile

@@ -13,11 +13,10 @@ from .engine import Engine
 from .errors import InvalidInput, UnknownTask
 from .job import Job, NewJob
 from .logs import Log
-from .operation import Interrupted, Operation
-from .policy import UNSET, check_connection
+from .operation import Flow, Interrupted, Operation, Transaction, check_connection, transact
+from .policy import UNSET
 from .stores.store import Admitted, Enqueued
 from .stores.wakeup import Hint
-from .twins import Flow, Transaction, transact
 
 if TYPE_CHECKING:
     from .attempt import Attempt

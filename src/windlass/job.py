@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 import msgspec
 
-from .clock import from_microseconds, to_microseconds
+from .clock import from_microseconds
 from .duration import Duration
 from .errors import JobNotFound, WindlassError
 from .generics import R_co, X
@@ -112,7 +112,7 @@ class NewJob(msgspec.Struct, kw_only=True, gc=False):
 
 # As a row has it: an int counts microseconds since 1970, bytes are PostgreSQL's own, microseconds since 2000.
 Moment: TypeAlias = datetime | int | bytes
-POSTGRES_EPOCH = to_microseconds(datetime(2000, 1, 1, tzinfo=UTC))
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -121,7 +121,7 @@ FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 def read_moment(raw: Moment) -> datetime:
     try:
         if isinstance(raw, bytes):
-            return from_microseconds(int.from_bytes(raw, "big", signed=True) + POSTGRES_EPOCH)
+            return POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
         if isinstance(raw, int):
             return from_microseconds(raw)
         return raw if raw.tzinfo is UTC else raw.astimezone(UTC)

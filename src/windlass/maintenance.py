@@ -7,11 +7,10 @@ from datetime import datetime
 
 from .call import check_name
 from .engine import Engine
-from .operation import Operation
+from .operation import Flow, Operation, transact
 from .outcome import Settlement
 from .stores.store import WorkerInfo
 from .stores.wakeup import Hint
-from .twins import Flow, transact
 
 AT_ONCE = 500  # jobs in one transaction
 

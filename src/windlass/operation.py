@@ -1,22 +1,29 @@
-"""Operations: the logic of a store as generators, without I/O.
+"""Operations and flows: logic as generators, without I/O. Each runs on a thread or in an event loop.
 
-An operation yields steps, receives rows and returns a value. `drive` and `adrive` run the same generator on a sync or
-an async connection, ours or the caller's. A wrapper of an operation (a transaction, a retry after a serialisation
-failure) is a generator too, so that it is written once.
+An operation yields steps for the database, receives rows and returns a value. It is one transaction. A wrapper of an
+operation (a transaction, a retry after a serialisation failure) is a generator too, so that it is written once. A flow
+is made of several operations and pauses. Each public method that does I/O exists twice, `name` and `aname`: both are
+made here from one generator.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from functools import wraps
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from .errors import StoreUnavailable, WindlassError
+from .errors import InvalidInput, StoreUnavailable, WindlassError
+from .policy import UNSET, Unset
 
 if TYPE_CHECKING:
     from .stores.sql.query import Query
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
 Rows: TypeAlias = Sequence[Any]
@@ -164,42 +171,191 @@ def persistent(make: Callable[[], Operation[T]], rounds: int = 1) -> Operation[T
 
 def drive(operation: Operation[T], connection: Connection) -> T:
     """Execute each step on a connection. Only the operation itself begins or ends transactions."""
-    try:
-        step = next(operation)
-        while True:
-            try:
-                rows = connection.execute(step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        operation.close()
+    return _drive(operation, connection.execute)
 
 
 async def adrive(operation: Operation[T], connection: AsyncConnection) -> T:
-    """`drive`, awaited."""
-    try:
-        step = next(operation)
-        while True:
-            try:
-                rows = await connection.execute(step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        operation.close()
+    return await _adrive(operation, connection.execute)
 
 
 def run(make: Callable[[], Operation[T]], connection: Connection) -> T:
     """Run one operation in one transaction, on our own connection."""
-    return drive(persistent(make), connection)
+    return _drive(persistent(make), connection.execute)
 
 
 async def arun(make: Callable[[], Operation[T]], connection: AsyncConnection) -> T:
-    return await adrive(persistent(make), connection)
+    return await _adrive(persistent(make), connection.execute)
+
+
+def _drive(steps: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
+    """Perform each step and send its answer, or its error, to the generator."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+async def _adrive(steps: Generator[Any, Any, T], perform: Callable[[Any], Awaitable[Any]]) -> T:
+    """`_drive`, awaited."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = await perform(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+# Flows
+
+
+class Runs(Protocol):
+    """Something that runs an operation in both ways: in its own transaction or, with `connection`, in the caller's."""
+
+    def run_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T: ...
+
+    async def arun_operation(self, make: Callable[[], Operation[T]], connection: Any = None) -> T: ...
+
+
+R = TypeVar("R", bound=Runs)
+
+
+class FlowStep(Protocol):
+    """One step of a flow."""
+
+    def run(self, runs: Runs, /) -> Any: ...
+
+    async def arun(self, runs: Runs, /) -> Any: ...
+
+
+Flow: TypeAlias = Generator[FlowStep, Any, T]
+
+
+class Transaction(NamedTuple):
+    """One operation. `shielded`: it ends even if the task that awaits it is cancelled meanwhile."""
+
+    make: Callable[[], Operation[Any]]
+    connection: Any = None
+    shielded: bool = False
+
+    def run(self, runs: Runs, /) -> Any:
+        return runs.run_operation(self.make, self.connection)
+
+    async def arun(self, runs: Runs, /) -> Any:
+        work = runs.arun_operation(self.make, self.connection)
+        return await (asyncio.shield(work) if self.shielded else work)
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+    def run(self, runs: Runs, /) -> None:
+        time.sleep(self.seconds)
+
+    async def arun(self, runs: Runs, /) -> None:
+        await asyncio.sleep(self.seconds)
+
+
+def transact(make: Callable[[], Operation[T]], connection: Any = None, *, shielded: bool = False) -> Flow[T]:
+    """The answer of one operation: `jobs = yield from transact(lambda: store.get(ids))`."""
+    answer: T = yield Transaction(make, connection, shielded)
+    return answer
+
+
+def run_flow(flow: Flow[T], runs: Runs) -> T:
+    return _drive(flow, methodcaller("run", runs))
+
+
+async def arun_flow(flow: Flow[T], runs: Runs) -> T:
+    return await _adrive(flow, methodcaller("arun", runs))
+
+
+# Methods
+
+
+def twins(
+    operation: Callable[Concatenate[R, P], Operation[T]],
+) -> tuple[Callable[Concatenate[R, P], T], Callable[Concatenate[R, P], Coroutine[Any, Any, T]]]:
+    """`name, aname = twins(operation)`: one transaction of ours."""
+
+    @wraps(operation)
+    def sync(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run_operation(lambda: operation(self, *args, **kwargs))
+
+    @wraps(operation)
+    async def asynchronous(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.arun_operation(lambda: operation(self, *args, **kwargs))
+
+    return _named(operation, sync, asynchronous)
+
+
+def joining_twins(
+    operation: Callable[Concatenate[R, P], Operation[T]],
+) -> tuple[Callable[Concatenate[R, P], T], Callable[Concatenate[R, P], Coroutine[Any, Any, T]]]:
+    """`twins` for an operation that declares `connection: Any = UNSET`. With a connection it runs in the caller's
+    transaction. The operation itself never sees the connection."""
+
+    @wraps(operation)
+    def sync(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        connection = check_connection(kwargs.pop("connection", UNSET))
+        return self.run_operation(lambda: operation(self, *args, **kwargs), connection)
+
+    @wraps(operation)
+    async def asynchronous(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        connection = check_connection(kwargs.pop("connection", UNSET))
+        return await self.arun_operation(lambda: operation(self, *args, **kwargs), connection)
+
+    return _named(operation, sync, asynchronous)
+
+
+def flow_twins(
+    flow: Callable[Concatenate[R, P], Flow[T]],
+) -> tuple[Callable[Concatenate[R, P], T], Callable[Concatenate[R, P], Coroutine[Any, Any, T]]]:
+    """`name, aname = flow_twins(flow)`: several transactions."""
+
+    @wraps(flow)
+    def sync(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_flow(flow(self, *args, **kwargs), self)
+
+    @wraps(flow)
+    async def asynchronous(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await arun_flow(flow(self, *args, **kwargs), self)
+
+    return _named(flow, sync, asynchronous)
+
+
+S = TypeVar("S", bound=Callable[..., Any])
+A = TypeVar("A", bound=Callable[..., Any])
+
+
+def _named(generator: Callable[..., Any], sync: S, asynchronous: A) -> tuple[S, A]:
+    """An underscore that kept the generator apart from the methods is not part of their names."""
+    name = generator.__name__.strip("_")
+    sync.__name__, asynchronous.__name__ = name, f"a{name}"
+    return sync, asynchronous
+
+
+def check_connection(connection: Any) -> Any:
+    """Return the given connection, or None if the option was not given. An explicit None is an error."""
+    if connection is None:
+        raise InvalidInput(
+            "connection=None: this is no connection, so the job would not be part of your transaction. If yours is not "
+            "open yet (Django's is None until its first query), open it first. Without a transaction, leave "
+            "connection= out"
+        )
+    return None if isinstance(connection, Unset) else connection

@@ -116,17 +116,6 @@ class Unset:
 UNSET = Unset()
 
 
-def check_connection(connection: Any) -> Any:
-    """Return the given connection, or None if the option was not given. An explicit None is an error."""
-    if connection is None:
-        raise InvalidInput(
-            "connection=None: this is no connection, so the job would not be part of your transaction. If yours is not "
-            "open yet (Django's is None until its first query), open it first. Without a transaction, leave "
-            "connection= out"
-        )
-    return None if isinstance(connection, Unset) else connection
-
-
 def attempts_option(value: int | Unset | None, otherwise: int) -> int:
     """Convert `max_attempts=` to the row's value. None means: no limit."""
     if isinstance(value, Unset):

@@ -11,16 +11,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .call import check_id
-from .delays import Delays
-from .duration import Duration, to_seconds
+from .duration import Delays, Duration, to_seconds
 from .engine import Engine
 from .errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, WindlassError
 from .job import Job, no_job
 from .lifecycle import CANCELLED, FAILED
-from .operation import Operation
+from .operation import Flow, Operation, Runs, transact
 from .stores.store import Filter
 from .stores.wakeup import Hint
-from .twins import Flow, Runs, transact
 
 FIRST_LOOK, LONGEST_LOOK = 0.25, 2.0  # seconds between looks without a hint
 Awaited = Job | UUID | str

@@ -16,12 +16,11 @@ from .call import Call, check_name
 from .cron import read_cron
 from .engine import Engine
 from .errors import InvalidInput, ScheduleNotFound
-from .operation import Operation
+from .operation import Flow, Operation, transact
 from .policy import Unset
 from .schedule import NO_ID, CatchUp, Schedule, call_json, check_catch_up
 from .stores.wakeup import Hint
 from .task import Task
-from .twins import Flow, transact
 
 T = TypeVar("T")
 

@@ -20,8 +20,9 @@ from .detached import DetachedAttempt
 from .errors import InvalidInput, WindlassError
 from .generics import C_co, R_co
 from .job import Job
+from .operation import check_connection
 from .outcome import Continue
-from .policy import UNSET, Policy, check_connection
+from .policy import UNSET, Policy
 from .signature import Signature
 from .task_options import TaskOptions
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from windlass.operation import Operation
+from windlass.operation import Flow, Operation, Pause, flow_twins, joining_twins, transact
 from windlass.policy import UNSET
-from windlass.twins import Flow, Pause, flow_twins, joining_twins, transact
 
 
 class Runner:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.hearing import until_heard
 from windlass import Unique, Windlass
-from windlass.stores import hint_threads
+from windlass.stores import wakeup as hint_threads
 from windlass.stores.wakeup import Hint
 
 ROUNDS = 15

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from windlass.stores import hint_threads
-from windlass.stores.hub import Hub
-from windlass.stores.wakeup import Hint
+from windlass.stores import wakeup as hint_threads
+from windlass.stores.wakeup import Hint, Hub
 
 SOON = 15.0
 

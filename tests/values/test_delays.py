@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from windlass.delays import Delays
+from windlass.duration import Delays
 
 
 def test_they_double_up_to_the_longest() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from windlass import InvalidInput
 from windlass.backoff import DEFAULT_BACKOFF, Exponential, Fixed, Polynomial
 from windlass.lifecycle import STATES, State
+from windlass.operation import check_connection
 from windlass.policy import (
     DEFAULT,
     FOR_EVER,
@@ -22,7 +23,6 @@ from windlass.policy import (
     UNSET,
     Policy,
     attempts_option,
-    check_connection,
     filled_in,
     is_partial,
     keep_option,

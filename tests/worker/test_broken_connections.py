@@ -15,7 +15,7 @@ import pytest
 
 from tests.proxy import Line, Proxy
 from windlass import StoreUnavailable, Windlass
-from windlass.stores import hint_threads
+from windlass.stores import wakeup as hint_threads
 from windlass.stores.postgres import wakeup
 from windlass.stores.postgres.wakeup import PostgresWakeup
 from windlass.worker.events import Event

@@ -11,7 +11,7 @@ import msgspec
 
 from ..job import Job, NewJob
 from ..lifecycle import CANCELLED, FAILED, STATES, State
-from ..policy import Policy, is_partial
+from ..policy import DEFAULT, Policy, is_partial
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     types: Sequence[str] | None = None
     policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
-    default_policy: Policy = msgspec.field(default_factory=Policy)
+    default_policy: Policy = DEFAULT
     lease_seconds: float | None = None
     max_bytes: int = 16 * 1024 * 1024
     prefetch: bool = False

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymongo import MongoClient
 
-from ..hub import SendingHub
-from ..wakeup import Hint
+from ..wakeup import Hint, SendingHub
 
 if TYPE_CHECKING:
     from .connections import MongoConnections

@@ -23,8 +23,7 @@ from ...errors import Conflict
 from ...forks import PerLoop, PerProcess
 from .borrowed import Home
 from .errors import connecting
-from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, usable
-from .pools import place
+from .own import ANSWER_SECONDS, OwnAsyncConnection, OwnConnection, idle, place, usable
 
 TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 ENDED = (

@@ -10,9 +10,8 @@ import msgspec
 from ...job import NewJob
 from ...operation import Copy, Operation, Statement
 from ..columns import Columns, Use, compiled
-from ..sql.query import Queries
+from ..sql.query import COMPUTED, Queries, RowReader
 from ..sql.rendering import Renderer
-from ..sql.rows import COMPUTED, RowReader
 from ..store import Enqueued
 
 COPY_FROM = 20  # jobs: below, one INSERT is quicker than the three round trips of COPY

@@ -6,7 +6,9 @@ new, empty pools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -21,8 +23,19 @@ from ..urls import without_password
 from .blocks import TRANSIENT, Blocks, checked, was_undone
 from .borrowed import Home, borrow, borrow_async
 from .errors import connecting, is_unwilling
-from .own import ANSWER_SECONDS, AsyncLink, OwnAsyncConnection, OwnConnection, SyncLink, ask
-from .pools import AsyncPool, SyncPool
+from .own import (
+    ANSWER_SECONDS,
+    AsyncLink,
+    OwnAsyncConnection,
+    OwnConnection,
+    SyncLink,
+    aend,
+    ask,
+    end,
+    idle,
+    place,
+    usable,
+)
 
 T = TypeVar("T")
 
@@ -60,6 +73,73 @@ def read_url(url: str) -> dict[str, Any]:
             "?option=value; special characters in a name or a password are written as %40 and the like"
         )
     return given
+
+
+class SyncPool:
+    """Connections of one purpose, for all threads. They are opened when needed, up to a limit.
+
+    The pools have neither threads nor tasks, so nothing has to be stopped when an event loop ends.
+    """
+
+    def __init__(self, size: int, connect: Callable[[], SyncLink]) -> None:
+        self.connect = connect
+        self.idle: list[SyncLink] = []
+        self._places = threading.BoundedSemaphore(size)
+
+    @contextmanager
+    def link(self) -> Iterator[SyncLink]:
+        with place(self._places):
+            link = next((one for one in iter(self._pop, None) if usable(one.connection)), None)
+            link = link or self.connect()
+            try:
+                yield link
+            finally:
+                if idle(link.connection):
+                    self.idle.append(link)
+                else:
+                    end(link.connection)
+                    if link.connection.unanswered:
+                        self.close()  # if one is half open, others are too
+
+    def _pop(self) -> SyncLink | None:
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return None
+
+    def close(self) -> None:
+        while (link := self._pop()) is not None:
+            link.connection.close()
+
+
+class AsyncPool:
+    """`SyncPool`, awaited: of one event loop."""
+
+    def __init__(self, size: int, connect: Callable[[], Awaitable[AsyncLink]]) -> None:
+        self.connect = connect
+        self.idle: list[AsyncLink] = []
+        self._places = asyncio.Semaphore(size)
+
+    async def run(self, make: Callable[[], Operation[T]]) -> T:
+        async with self._places:
+            link = None
+            while self.idle and link is None:
+                candidate = self.idle.pop()
+                link = candidate if usable(candidate.connection) else None
+            link = link or await self.connect()
+            try:
+                return await arun(make, link)
+            finally:
+                if idle(link.connection):
+                    self.idle.append(link)
+                else:
+                    await aend(link.connection)
+                    if link.connection.unanswered:
+                        await self.close()
+
+    async def close(self) -> None:
+        while self.idle:
+            await self.idle.pop().connection.close()
 
 
 class PostgresConnections:

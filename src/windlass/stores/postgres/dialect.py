@@ -1,4 +1,4 @@
-"""PostgreSQL's dialect: arrays for many rows, row locks that are skipped, advisory locks for order keys."""
+"""PostgreSQL's dialect: arrays for many rows, locked rows are skipped, one statement ends many jobs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from uuid import UUID
 import msgspec
 
 from ...clock import Clock
-from ...job import NewJob
-from ...lifecycle import PENDING
+from ...job import Job, NewJob
+from ...lifecycle import COMPLETED, PENDING
 from ...operation import Operation, Statement
+from ...outcome import Settlement
 from ..columns import Columns
 from ..names import check_name
-from ..sql.dialect import ChainEnd, OrderKey
+from ..sql.dialect import PLAIN, ChainEnd, OrderKey
 from ..sql.enqueue import NumberedJob
-from ..sql.query import Queries
-from ..sql.rows import postgres_rows
-from ..store import Change, ClaimRequest
+from ..sql.query import Queries, postgres_rows
+from ..store import Change, ClaimRequest, may_be_handed_over
 from ..wakeup import Hint
 from .bulk import Bulk
-from .finish import Finish
 from .maintenance import Maintenance
+from .own import Texts, Uuids
 from .placeholders import make_placeholders, of_columns
 
 # A lost claim leaves its jobs pending, so it need not wait for the disk. A last attempt that counts as begun with its
@@ -47,6 +47,46 @@ OTHER_KEYS = "AND (tenant, order_key) NOT IN (SELECT * FROM unnest(:tenants::tex
 OTHER_CHAINS = """AND NOT EXISTS (
     SELECT FROM {edges} AS e WHERE e.job_id = j.id AND e.chain_id = ANY(:chains::uuid[]) AND NOT e.done)"""
 
+# One statement ends jobs: it fences them, moves them to history, counts them, adds the next jobs of their chains.
+# Most batches only complete: three arrays are quicker to send than seven. The planner must not know
+# the length of the arrays: for a long one it would read the whole table instead of going through its primary key.
+COMPLETED_ONLY = """SELECT *, 'completed' AS new_state, NULL AS new_error, NULL AS story, NULL AS said
+    FROM unnest((SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[])) AS g (id, token, output)"""
+ANY_END = """SELECT * FROM unnest(
+        (SELECT :ids::uuid[]), (SELECT :tokens::uuid[]), (SELECT :outputs::text[]), (SELECT :states::text[]),
+        (SELECT :errors::text[]), (SELECT :stories::text[]), (SELECT :said::text[]))
+        AS g (id, token, output, new_state, new_error, story, said)"""
+ONE_COMPLETED = """SELECT :id::uuid AS id, :ended::uuid AS token, :output::text AS output, 'completed' AS new_state,
+    NULL AS new_error, NULL AS story, NULL AS said"""
+
+# The next jobs of their chains, where they are plain jobs.
+NEXT_JOBS = """, added AS (
+    INSERT INTO {jobs} ({next_columns}{claim_columns})
+    SELECT {next_values}{claim_values} FROM {next_jobs}
+    WHERE n.before IN (SELECT id FROM gone)
+    {returning}
+)"""
+PENDING_NEXT = {
+    "next_state": "'pending'", "claim_columns": "", "claim_values": "", "returning": "",
+    "next_jobs": "ROWS FROM (unnest(:before::uuid[]), json_to_recordset(:rows::text::json) AS ({next_types})) "
+    "AS n (before, {next_names})",
+}  # fmt: skip
+
+# A next job that is claimed at once: this halves the time of a chain of short steps.
+CLAIMED_NEXT = {
+    "next_state": "'running'",
+    "claim_columns": ", attempt, token, worker, claimed_at, heard_at, leased_until",
+    "claim_values": ", 1, :token::uuid, :worker::text, {now}, {now}, {now} + make_interval(secs => n.lease_seconds)",
+    "returning": "RETURNING *",
+    "next_jobs": "(SELECT :id::uuid AS before, :next_id::uuid AS id, {next_given}) AS n",
+}
+
+# Usually none is refused: then the two lists are not compared.
+REFUSED = """SELECT id FROM given
+WHERE (SELECT count(*) FROM gone) < cardinality(:ids::uuid[]) AND id NOT IN (SELECT id FROM gone)"""
+CLAIMED = "SELECT {live_columns} FROM added AS j"
+OPEN = "AND NOT {is_paused|:queue::text}"
+
 
 class PostgresDialect:
     """A `Dialect`."""
@@ -55,7 +95,6 @@ class PostgresDialect:
 
     def __init__(self, schema: str, prefix: str, channel: str, columns: Columns, clock: Clock) -> None:
         check_name("schema", schema), check_name("prefix", prefix)
-        self.notify = True
         self.rows = rows = postgres_rows(columns)
         lists = of_columns(columns)
         self.queries = queries = Queries(
@@ -63,8 +102,7 @@ class PostgresDialect:
             clock,
             lambda offset: make_placeholders(schema, prefix, channel, lists, offset),
         )
-        finish, maintenance = Finish(queries, rows), Maintenance(queries)
-        self.finish, self.finish_adds, self.hand_over = finish.finish, finish.adds, finish.hand_over
+        maintenance = Maintenance(queries)
         self.bulk = Bulk(queries, rows, columns).enqueue
         self.prune, self.vacuum = maintenance.prune, maintenance.vacuum
 
@@ -95,6 +133,45 @@ class PostgresDialect:
             begun = "NULL" if request.prefetch else NOT_BEGUN
             return {"head": "", "begun": begun, "hurry": f"{NO_WAIT} IS NOT NULL AND", "which": which, "tail": ""}
         return {"head": "WITH claimed AS (", "begun": "NULL", "hurry": "", "which": which, "tail": WAIT_FOR_LAST}
+
+    def finish(self, settlements: Sequence[Settlement], *, alone: bool, plain: bool = True) -> Operation[set[UUID]]:
+        parameters: dict[str, Any] = {
+            "ids": Uuids([one.id for one in settlements]),
+            "tokens": Uuids([one.token for one in settlements]),
+            "outputs": Texts([one.output for one in settlements]),
+        }
+        parts = {"given": COMPLETED_ONLY, "plain": PLAIN if plain else "", "next": "", "answer": REFUSED}
+        if plain and any(one.continues is not None for one in settlements):
+            parts |= {"next": NEXT_JOBS, **PENDING_NEXT}
+            parameters |= _next_jobs(settlements)
+        if any(one.state != COMPLETED or one.progress is not None for one in settlements):
+            parts["given"] = ANY_END
+            parameters["states"] = Texts([one.state for one in settlements])
+            parameters["errors"] = Texts([one.error for one in settlements])
+            parameters["said"] = Texts([one.progress for one in settlements])
+            parameters["stories"] = Texts([one.attempts for one in settlements])
+        rows = yield Statement(self.queries.library.variant("finish", **parts), parameters, alone=alone)
+        return {self.rows.to_uuid(row[0]) for row in rows}
+
+    def finish_adds(self, job: NewJob) -> bool:
+        return not (job.id_given or job.unique_key or job.order_key or job.blockers)
+
+    def hand_over(self, settlement: Settlement, token: UUID, worker: str) -> Operation[Job | None]:
+        """Where the job that completes has no dependents, and the next one is due now."""
+        job = settlement.continues
+        if job is None or not may_be_handed_over(job) or not self.finish_adds(job) or settlement.progress is not None:
+            return None
+        parameters = msgspec.structs.asdict(job) | {
+            "id": settlement.id,
+            "ended": settlement.token,
+            "output": settlement.output,
+            "next_id": job.id,
+            "token": token,
+            "worker": worker,
+        }
+        parts = {"given": ONE_COMPLETED, "plain": f"{PLAIN} {OPEN}", "next": NEXT_JOBS, "answer": CLAIMED}
+        rows = yield Statement(self.queries.library.variant("finish", **parts, **CLAIMED_NEXT), parameters, alone=True)
+        return self.rows.job(rows[0]) if rows else None
 
     def lock_order_keys(self, keys: Sequence[OrderKey]) -> Operation[None]:
         if keys:
@@ -152,8 +229,7 @@ class PostgresDialect:
         return {(id := self.rows.to_uuid(row[0])): Change(id, True, row[2], row[1]) for row in rows}
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
-        if hints and self.notify:
-            yield self.queries.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
+        yield self.queries.statement("hint", alone=True, texts=sorted({hint.encode() for hint in hints}))
 
     def name_tenant(self, tenant: str) -> Operation[None]:
         yield self.queries.statement("name_tenant", tenant=tenant)
@@ -161,3 +237,9 @@ class PostgresDialect:
 
 def _in_two_arrays(keys: Collection[OrderKey]) -> dict[str, Any]:
     return {"tenants": [tenant for tenant, _ in keys], "order_keys": [key for _, key in keys]}
+
+
+def _next_jobs(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    pairs = [(one.id, one.continues) for one in settlements if one.continues is not None]
+    rows = msgspec.json.encode([job for _, job in pairs]).decode()
+    return {"before": Uuids([id for id, _ in pairs]), "rows": rows}

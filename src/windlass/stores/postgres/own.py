@@ -1,4 +1,4 @@
-"""Connections of Windlass, and steps on them: always READ COMMITTED, and always with a time-out.
+"""Connections of Windlass, the steps on them and their values: always READ COMMITTED, and always with a time-out.
 
 A connection can be half open: the other end is gone, but a proxy or a load balancer between still accepts data, so that
 TCP notices nothing. Only a missing answer shows it, and psycopg itself waits for an answer for ever.
@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import select
+import struct
+import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
-from psycopg import capabilities
+from psycopg import capabilities, pq
+from psycopg.adapt import Dumper
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
+from psycopg.types.string import ByteaBinaryLoader, TextBinaryLoader
 
 from ...errors import WindlassError
 from ...operation import Begin, Commit, Copy, Current, Rollback, Rows, Sleep, Statement, Step
 from ..sql.isolation import BEGIN
 from ..wakeup import Hint
 from .errors import READ_ONLY, translate
-from .finish import register
 
 T = TypeVar("T")
 
 ANSWER_SECONDS = 30.0  # for an answer: then a lost renewal can be sent again before the lease expires
 COPY_SECONDS = 600.0
 CANCEL_SECONDS = 3.0
+WAIT_SECONDS = 0.5  # between two looks for a place
 CONTROL = {Begin: BEGIN, Commit: "COMMIT", Rollback: "ROLLBACK"}
 
 
@@ -238,6 +243,18 @@ def usable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -
     return idle(connection) and not ready(connection.fileno(), 0)
 
 
+@contextmanager
+def place(places: threading.Semaphore) -> Iterator[None]:
+    """One place, waited for in short slices. A thread that waits without end cannot be interrupted; and a thread that
+    is interrupted as it is woken would lose the wake-up for the next one."""
+    while not places.acquire(timeout=WAIT_SECONDS):
+        pass
+    try:
+        yield
+    finally:
+        places.release()
+
+
 def end(connection: OwnConnection) -> None:
     """Close it. First cancel its abandoned statement, on another connection: it may wait for a lock on the server, and
     would be executed when it gets the lock."""
@@ -299,3 +316,69 @@ def heard_meanwhile(connection: psycopg.Connection[Any]) -> list[Hint | None]:
     while (notice := connection.pgconn.notifies()) is not None:
         hints.append(Hint.decode(notice.extra.decode()))
     return hints
+
+
+# Values
+
+# Arrays for settlements are encoded here, since psycopg inspects each element twice before it sends it. On connections
+# of the caller they are plain lists.
+UUID_OID, UUIDS_OID = 2950, 2951
+TEXT_OID, TEXTS_OID = 25, 1009
+
+_HEADER = struct.Struct("!iiIii")
+_LENGTH = struct.Struct("!i")
+_UUID_LENGTH = _LENGTH.pack(16)
+_NULL = _LENGTH.pack(-1)
+
+
+class Uuids(list["UUID | None"]):
+    """Ids or tokens."""
+
+
+class Texts(list["str | None"]):
+    """Payloads."""
+
+
+class UuidsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = UUIDS_OID
+
+    def dump(self, obj: Uuids) -> bytes:
+        parts = [_header(UUID_OID, obj)]
+        last, part = None, _NULL  # a token comes many times in a row
+        for one in obj:
+            if one is not last:
+                last = one
+                part = _NULL if one is None else _UUID_LENGTH + one.int.to_bytes(16, "big")
+            parts.append(part)
+        return b"".join(parts)
+
+
+class TextsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = TEXTS_OID
+
+    def dump(self, obj: Texts) -> bytes:
+        encoded: dict[str | None, bytes] = {None: _NULL}
+        parts = [_header(TEXT_OID, obj)]
+        for one in obj:
+            part = encoded.get(one)
+            if part is None:
+                raw = one.encode()  # type: ignore[union-attr]
+                part = encoded[one] = _LENGTH.pack(len(raw)) + raw
+            parts.append(part)
+        return b"".join(parts)
+
+
+def _header(element: int, values: list[Any]) -> bytes:
+    if not values:
+        return _HEADER.pack(0, 0, element, 0, 0)[:12]
+    return _HEADER.pack(1, 1, element, len(values), 1)
+
+
+def register(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    connection.adapters.register_dumper(Uuids, UuidsDumper)
+    connection.adapters.register_dumper(Texts, TextsDumper)
+    connection.adapters.register_loader("json", TextBinaryLoader)  # a payload is decoded by its task
+    # A timestamp as its eight bytes: most are never looked at.
+    connection.adapters.register_loader("timestamptz", ByteaBinaryLoader)

@@ -13,8 +13,7 @@ import psycopg
 from psycopg import sql
 
 from ...logs import Log
-from ..hub import SendingHub
-from ..wakeup import Hint
+from ..wakeup import Hint, SendingHub
 from .connections import PostgresConnections
 from .own import ask, heard_meanwhile
 

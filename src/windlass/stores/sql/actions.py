@@ -9,7 +9,7 @@ from ...lifecycle import CANCELLED, FINISHED, Event, allows
 from ...operation import Current, Operation
 from ...outcome import Settlement
 from ..store import Change
-from .dependents import Dependents
+from .attempts import Settlements
 from .dialect import Dialect, Part
 from .status import JobStatus, Statuses
 
@@ -19,9 +19,9 @@ TRIES = 3  # a job can change its state between two statements
 class Actions(Part):
     """Operations `cancel`, `retry`, `run_now`, `pause`, `resume`."""
 
-    def __init__(self, dialect: Dialect, statuses: Statuses, dependents: Dependents) -> None:
+    def __init__(self, dialect: Dialect, statuses: Statuses, settlements: Settlements) -> None:
         super().__init__(dialect)
-        self.statuses, self.dependents = statuses, dependents
+        self.statuses, self.settlements = statuses, settlements
 
     def cancel(self, ids: Sequence[UUID]) -> Operation[list[Change]]:
         yield Current("others may wait for a job that is cancelled, or for their turn behind it")
@@ -29,7 +29,7 @@ class Actions(Part):
         left = sorted(set(ids))
         for _ in range(TRIES):
             waiting = [Settlement(id=id, token=None, state=CANCELLED) for id in left]
-            refused = yield from self.dependents.end(waiting, alone=False)
+            refused = yield from self.settlements.end(waiting, alone=False)
             done |= {id: Change(id, True, CANCELLED) for id in left if id not in refused}
             rows = yield self.statement("request_cancel", ids=self.array(sorted(refused)))
             done |= {(id := self.rows.to_uuid(row[0])): Change(id, True, "running", row[1]) for row in rows}

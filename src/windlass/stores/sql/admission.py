@@ -20,7 +20,7 @@ from ...outcome import Settlement, encode_error
 from ..store import Admitted
 from ..wakeup import Hint
 from .dependents import Dependents
-from .dialect import Dialect, OrderKey, Part
+from .dialect import Dialect, OrderKey, Part, SendHints
 from .order_keys import OrderKeys
 from .status import Statuses
 
@@ -31,9 +31,11 @@ class Admission(Part):
     """Operation `admit`. It waits for no lock: a job that another transaction has locked stays arriving, with all jobs
     that have to come after it."""
 
-    def __init__(self, dialect: Dialect, statuses: Statuses, dependents: Dependents, order_keys: OrderKeys) -> None:
+    def __init__(
+        self, dialect: Dialect, statuses: Statuses, dependents: Dependents, order_keys: OrderKeys, hint: SendHints
+    ) -> None:
         super().__init__(dialect)
-        self.statuses, self.dependents, self.order_keys = statuses, dependents, order_keys
+        self.statuses, self.dependents, self.order_keys, self.hint = statuses, dependents, order_keys, hint
 
     def admit(self, limit: int) -> Operation[Admitted]:
         ((ordered, blocked),) = yield self.statement("arriving", alone=True)
@@ -131,5 +133,5 @@ class Admission(Part):
             yield self.dialect.mark_done(completed, taken)
         rows = yield self.statement("count_blockers", ids=self.array(taken))
         cancelled, freed = yield from self.dependents.fail(failures)
-        yield from self.dialect.hint([Hint("finished", str(chain)) for chain in cancelled])
+        yield from self.hint([Hint("finished", str(chain)) for chain in cancelled])
         return {queue for _, queue, state in rows if state == PENDING} | freed, len(taken), busy

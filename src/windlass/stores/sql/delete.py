@@ -10,7 +10,7 @@ from ...operation import Current, Operation, Row
 from ..blockers import chains_to_delete
 from ..store import Change
 from ..wakeup import Hint
-from .dialect import Dialect, Part
+from .dialect import Dialect, Part, SendHints
 from .order_keys import OrderKeys
 
 TRIES = 5  # a job can be moving between the live table and history
@@ -19,9 +19,9 @@ TRIES = 5  # a job can be moving between the live table and history
 class Deletions(Part):
     """Operation `delete`."""
 
-    def __init__(self, dialect: Dialect, order_keys: OrderKeys) -> None:
+    def __init__(self, dialect: Dialect, order_keys: OrderKeys, hint: SendHints) -> None:
         super().__init__(dialect)
-        self.order_keys = order_keys
+        self.order_keys, self.hint = order_keys, hint
 
     def delete(self, ids: Sequence[UUID], *, cascade: bool = False) -> Operation[list[Change]]:
         yield Current("others may wait for a job that is deleted, or for their turn behind it")
@@ -50,7 +50,7 @@ class Deletions(Part):
         refused = yield from self._refused(chains, members)
         done = yield from self.dialect.remove(sorted(chains_to_delete(asked, blockers, refused.keys())))
         queues = yield from self.order_keys.promote(keys)
-        yield from self.dialect.hint([Hint("ready", queue) for queue in queues])
+        yield from self.hint([Hint("ready", queue) for queue in queues])
         stay = {id: _renamed(refused[chain], id) for id, chain in chain_of.items() if chain in refused}
         return gone | stay | {id: change for id, change in done.items() if id in chain_of}
 

@@ -17,7 +17,7 @@ from ...outcome import Settlement, decide_blocked
 from ..blockers import refuse_taken
 from ..store import Failure
 from ..wakeup import Hint
-from .dialect import ChainEnd, Dialect, Part
+from .dialect import ChainEnd, Dialect, Part, SendHints
 from .enqueue import Enqueue
 from .order_keys import OrderKeys
 from .status import JobStatus, Statuses
@@ -26,25 +26,17 @@ TRIES = 5  # to find a chain whose job may be moving between the live table and 
 
 
 class Dependents(Part):
-    def __init__(self, dialect: Dialect, statuses: Statuses, enqueue: Enqueue, order_keys: OrderKeys) -> None:
+    def __init__(
+        self, dialect: Dialect, statuses: Statuses, enqueue: Enqueue, order_keys: OrderKeys, hint: SendHints
+    ) -> None:
         super().__init__(dialect)
-        self.statuses, self.enqueue, self.order_keys = statuses, enqueue, order_keys
+        self.statuses, self.enqueue, self.order_keys, self.hint = statuses, enqueue, order_keys, hint
 
-    def end(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        """Finish jobs, with or without dependents; the ids of the jobs that were refused."""
-        plain = [one for one in settlements if one.continues is None or self.dialect.finish_adds(one.continues)]
-        only_plain = len(plain) == len(settlements)
-        # Plain jobs need no lock but that of their own row. They are written before the rest, which may wait for locks.
-        refused = (yield from self.dialect.finish(plain, alone=alone)) if plain else set()
-        if only_plain and not refused:
-            return set()
-        tried = {one.id for one in plain}
-        suspects = [one for one in settlements if one.id not in tried or one.id in refused]
-        if not suspects:
-            return set()
-        statuses = yield from self.statuses.read([one.id for one in suspects], alone=alone)
-        skipped = [one for one in suspects if _was_skipped(one, statuses.get(one.id))]
-        refused = {one.id for one in suspects} - {one.id for one in skipped}
+    def end_skipped(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
+        """Finish those of these jobs that have dependents; the ids of the others, which were refused."""
+        statuses = yield from self.statuses.read([one.id for one in settlements], alone=alone)
+        skipped = [one for one in settlements if _was_skipped(one, statuses.get(one.id))]
+        refused = {one.id for one in settlements} - {one.id for one in skipped}
         if skipped:
             refused |= yield from self.end_with_dependents(skipped, statuses)
         return refused
@@ -67,7 +59,7 @@ class Dependents(Part):
         hints |= {Hint("finished", str(chain)) for chain in cancelled}
         queues |= freed
         queues |= yield from self.order_keys.promote(keys)
-        yield from self.dialect.hint([*hints, *(Hint("ready", queue) for queue in queues)])
+        yield from self.hint([*hints, *(Hint("ready", queue) for queue in queues)])
         return refused
 
     def _continue_chains(self, jobs: Sequence[NewJob]) -> Operation[set[str]]:

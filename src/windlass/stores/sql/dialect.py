@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -14,10 +14,10 @@ from ...operation import Operation, Statement
 from ...outcome import Settlement
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
-from .query import Queries
-from .rows import RowReader
+from .query import Queries, RowReader
 
 OrderKey: TypeAlias = tuple[str, str]  # the tenant and the order key itself
+SendHints: TypeAlias = Callable[[Sequence[Hint]], Operation[None]]  # `hint` of the store
 ChainEnd: TypeAlias = tuple[UUID, str | None]  # a completed chain and its output
 
 PLAIN = "AND NOT j.linked AND j.lane IS NULL"  # no other job depends on its end
@@ -29,7 +29,6 @@ class Dialect(Protocol):
     queries: Queries
     rows: RowReader
     has_one_writer: bool  # then jobs are inserted in the order of their batch, and no two batches deadlock
-    notify: bool  # False: `hint` sends nothing
 
     # Statements
 

@@ -1,4 +1,6 @@
-"""SQL text from `.sql` files: loaded once, rendered for one schema and prefix, in each driver's parameter style.
+"""The queries of the SQL stores: their text from `.sql` files, and the jobs that their rows become.
+
+A text is loaded once, and rendered for one schema and prefix, in each driver's parameter style.
 
 In the files a parameter is `:name` and a placeholder is `{name}`. `{name|text}` puts the text where the placeholder's
 value has `$1`. A file may hold several statements, divided by a blank line; they are executed one after the other with
@@ -9,19 +11,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any
+from uuid import UUID
+
+import msgspec
 
 from ...clock import Clock
-from ...operation import Statement
+from ...job import Job, Moment, NewJob, read_moment
+from ...lifecycle import RUNNING
+from ...operation import Row, Rows, Statement
+from ..columns import Column, Columns, Use, compiled
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)(?:\|([^{}|]+))?\}")
 _COMMENT = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 _BOUNDARY = re.compile(r";\s*\n\s*\n")
+
+COMPUTED = ("run_at", "created_at", "expires_at")  # by the store, for a new job
+KNOWN = {"queue": "queue", "state": repr(RUNNING), "worker": "worker"}  # to the claimer; the others are defaults
+
+# Texts
 
 
 class Query:
@@ -146,3 +160,100 @@ def migrations(package: str) -> list[tuple[int, str, str]]:
             name = entry.name.removesuffix(".sql")
             found.append((int(name.split("_")[0]), name, entry.read_text(encoding="utf-8")))
     return sorted(found)
+
+
+# Rows
+
+
+class RowReader:
+    """Makes jobs of rows. `convert` has a function for each column whose value is not yet that of the job's field."""
+
+    def __init__(
+        self, columns: Columns, to_uuid: Callable[[Any], UUID], convert: Mapping[str, Callable[[Any], Any]],
+        convert_claimed: Mapping[str, Callable[[Any], Any]],
+    ) -> None:  # fmt: skip
+        self.to_uuid = to_uuid
+        self.width = len(columns.read)
+        names = [column.name for column in columns.claimed]
+        self._order = itemgetter(*(names.index(name) for name in ("rank", "run_at", "id")))
+        self._jobs_of_claim = _jobs_of_claim(columns, convert_claimed)
+        self._conversions = [(columns.position(name), change) for name, change in convert.items()]
+        self._job_of_new = _job_of_new(columns)
+
+    def job(self, row: Row) -> Job:
+        """A row may have further columns after those of the job."""
+        if type(row[0]) is UUID:  # the driver has converted all values
+            return Job(*row[: self.width])
+        fields = list(row[: self.width])
+        for position, change in self._conversions:
+            fields[position] = change(fields[position])
+        return Job(*fields)
+
+    def claimed(self, rows: Rows, queue: str, worker: str) -> list[Job]:
+        """The rows of a claim, which have the columns that a claimer does not know, as jobs."""
+        return self._jobs_of_claim(rows, queue, worker)
+
+    def claim_order(self, row: Row) -> Any:
+        """Of a row of a claim: by rank, time and id. UUIDs are compared as integers, which is quicker."""
+        rank, run_at, id = self._order(row)
+        return rank, run_at, id.int if type(id) is UUID else id
+
+    def new_job(self, job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
+        """A job that was just added, without reading it back."""
+        return self._job_of_new(job, run_at, created_at, expires_at)
+
+    def to_datetime(self, value: Moment) -> datetime:
+        return read_moment(value)
+
+
+def _job_of_new(columns: Columns) -> Callable[..., Job]:
+    """A function that makes a `Job` of a `NewJob` and the values that the store has computed."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+
+    def value(column: Column) -> str:
+        if column.name in COMPUTED:
+            return column.name
+        return f"new.{column.name}" if Use.GIVEN in column.use else repr(defaults[column.field or ""])
+
+    fields = ", ".join(value(column) for column in columns.read)
+    return compiled(f"new, {', '.join(COMPUTED)}", f"Job({fields})", Job=Job)
+
+
+def _jobs_of_claim(columns: Columns, convert: Mapping[str, Callable[[Any], Any]]) -> Callable[..., list[Job]]:
+    """A function that makes jobs of the rows of a claim."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
+    names = [column.name for column in columns.claimed]
+
+    def value(column: Column) -> str:
+        if column.name not in names:
+            return KNOWN.get(column.name) or repr(defaults[column.field or ""])
+        place = f"row[{names.index(column.name)}]"
+        return f"to_{column.name}({place})" if column.name in convert else place
+
+    fields = ", ".join(value(column) for column in columns.read)
+    conversions = {f"to_{name}": change for name, change in convert.items()}
+    return compiled("rows, queue, worker", f"[Job({fields}) for row in rows]", Job=Job, **conversions)
+
+
+def quick_uuid(text: str) -> UUID:
+    """`UUID(text)` for text that Windlass wrote itself."""
+    return UUID(int=int(text.replace("-", ""), 16))
+
+
+def as_uuid(value: Any) -> UUID:
+    """The id that the caller's driver returned: usually a UUID, but a codec of the caller may return another type."""
+    if type(value) is UUID:
+        return value
+    if isinstance(value, UUID):
+        return UUID(int=value.int)
+    return UUID(bytes=bytes(value)) if isinstance(value, bytes | bytearray | memoryview) else UUID(str(value))
+
+
+def postgres_rows(columns: Columns) -> RowReader:
+    convert = {"id": as_uuid, "chain_id": lambda root: root and as_uuid(root)}
+    return RowReader(columns, as_uuid, convert, {})  # claims are read on connections of Windlass
+
+
+def sqlite_rows(columns: Columns) -> RowReader:
+    convert = {"id": quick_uuid, "chain_id": lambda root: root and quick_uuid(root), "cancel_requested": bool}
+    return RowReader(columns, quick_uuid, convert, convert)

@@ -1,23 +1,25 @@
-"""The SQL store: its parts, put together over one dialect. Each part is in the file of its name."""
+"""The SQL store: its parts, put together over one dialect."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...clock import Clock
+from ...operation import Operation
+from ..wakeup import Hint
 from .actions import Actions
 from .admission import Admission
+from .attempts import Claims, Leases, Settlements
 from .chains import Chains
-from .claim import Claims
 from .delete import Deletions
 from .dependents import Dependents
 from .dialect import Dialect
 from .enqueue import Enqueue
-from .leases import Leases
 from .migrations import Migrations
 from .order_keys import OrderKeys
 from .query import Library
 from .reads import Reads
 from .schedules import Schedules
-from .settle import Settlements
 from .status import Statuses
 from .workers import Workers
 
@@ -25,11 +27,13 @@ from .workers import Workers
 class SqlStore:
     """The operations of `windlass.stores.store.Store`, which has their contracts. A subclass adds the connections."""
 
+    notify = True
+
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         statuses, reads, order_keys = Statuses(dialect), Reads(dialect), OrderKeys(dialect)
         enqueue = Enqueue(dialect, reads)
-        dependents = Dependents(dialect, statuses, enqueue, order_keys)
+        dependents = Dependents(dialect, statuses, enqueue, order_keys, self.hint)
         settlements = Settlements(dialect, statuses, dependents)
 
         self.enqueue, self.free_own_key = enqueue.enqueue, enqueue.free_own_key
@@ -40,13 +44,13 @@ class SqlStore:
 
         claims = Claims(dialect)
         self.claim, self.adopt = claims.claim, claims.adopt
-        leases = Leases(dialect, statuses, dependents, settlements)
+        leases = Leases(dialect, statuses, settlements)
         self.begin, self.note, self.renew, self.hold = leases.begin, leases.note, leases.renew, leases.hold
         self.seize, self.anyone_lost = leases.seize, leases.anyone_lost
         self.rescue, self.expire = leases.rescue, leases.expire
-        self.admit = Admission(dialect, statuses, dependents, order_keys).admit
-        self.delete = Deletions(dialect, order_keys).delete
-        actions = Actions(dialect, statuses, dependents)
+        self.admit = Admission(dialect, statuses, dependents, order_keys, self.hint).admit
+        self.delete = Deletions(dialect, order_keys, self.hint).delete
+        actions = Actions(dialect, statuses, settlements)
         self.cancel, self.retry, self.run_now = actions.cancel, actions.retry, actions.run_now
         self.pause, self.resume = actions.pause, actions.resume
 
@@ -64,7 +68,11 @@ class SqlStore:
         migrations = Migrations(dialect)
         self.migrate, self.check_schema, self.script = migrations.migrate, migrations.check_schema, migrations.script
         self.prune, self.vacuum = dialect.prune, dialect.vacuum
-        self.hint, self.name_tenant = dialect.hint, dialect.name_tenant
+        self.name_tenant = dialect.name_tenant
+
+    def hint(self, hints: Sequence[Hint]) -> Operation[None]:
+        if hints and self.notify:
+            yield from self.dialect.hint(hints)
 
     @property
     def sql(self) -> Library:
@@ -77,11 +85,3 @@ class SqlStore:
     @clock.setter
     def clock(self, clock: Clock) -> None:
         self.dialect.queries.clock = clock
-
-    @property
-    def notify(self) -> bool:
-        return self.dialect.notify
-
-    @notify.setter
-    def notify(self, notify: bool) -> None:
-        self.dialect.notify = notify

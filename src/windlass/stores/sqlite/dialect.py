@@ -17,8 +17,7 @@ from ...outcome import Settlement
 from ..columns import Columns
 from ..names import check_name
 from ..sql.dialect import PLAIN, ChainEnd, OrderKey
-from ..sql.query import Queries
-from ..sql.rows import sqlite_rows
+from ..sql.query import Queries, sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
 from .placeholders import make_placeholders, of_columns
@@ -42,7 +41,6 @@ class SqliteDialect:
 
     def __init__(self, prefix: str, columns: Columns, clock: Clock) -> None:
         check_name("prefix", prefix)
-        self.notify = True
         self.rows = sqlite_rows(columns)
         lists = of_columns(columns)
         self.queries = Queries("windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, lists, offset))

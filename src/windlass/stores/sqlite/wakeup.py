@@ -7,8 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable
 
-from ..hub import Hub, all_hubs
-from ..wakeup import Hint
+from ..wakeup import Hint, Hub, all_hubs
 from .forking import gate
 
 GLANCE_SECONDS = 0.02
