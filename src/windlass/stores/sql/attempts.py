@@ -27,7 +27,6 @@ S = TypeVar("S", Settlement, Lease, Note)
 START = {"after_rank": -32768, "after_run_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0)}
 # For the mark of a last attempt. The worker's other last attempts wait for it, and the worker sends it again.
 BEGIN_SECONDS = 3.0
-_ID = attrgetter("id.int")  # to compare integers is quicker than to compare UUIDs
 
 
 class Claims(Part):
@@ -286,9 +285,10 @@ class Leases(Part):
 
 def in_rounds(items: Sequence[S]) -> list[list[S]]:
     """In id order, and in rounds in which no job is named twice: a worker may settle two attempts of one job."""
-    left = sorted(items, key=_ID)
-    if len(set(map(_ID, left))) == len(left):
-        return [left] if left else []
+    by_id = {item.id.int: item for item in items}  # to compare integers is quicker than to compare UUIDs
+    if len(by_id) == len(items):
+        return [[by_id[id] for id in sorted(by_id)]] if items else []
+    left = sorted(items, key=attrgetter("id.int"))
     rounds: list[list[S]] = []
     while left:
         first: dict[int, S] = {}

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from importlib.resources import files
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -174,8 +173,7 @@ class RowReader:
     ) -> None:  # fmt: skip
         self.to_uuid = to_uuid
         self.width = len(columns.read)
-        names = [column.name for column in columns.claimed]
-        self._order = itemgetter(*(names.index(name) for name in ("rank", "run_at", "id")))
+        self.claim_order = _order_of_claim(columns, convert_claimed)
         self._jobs_of_claim = _jobs_of_claim(columns, convert_claimed)
         self._conversions = [(columns.position(name), change) for name, change in convert.items()]
         self._job_of_new = _job_of_new(columns)
@@ -192,11 +190,6 @@ class RowReader:
     def claimed(self, rows: Rows, queue: str, worker: str) -> list[Job]:
         """The rows of a claim, which have the columns that a claimer does not know, as jobs."""
         return self._jobs_of_claim(rows, queue, worker)
-
-    def claim_order(self, row: Row) -> Any:
-        """Of a row of a claim: by rank, time and id. UUIDs are compared as integers, which is quicker."""
-        rank, run_at, id = self._order(row)
-        return rank, run_at, id.int if type(id) is UUID else id
 
     def new_job(self, job: NewJob, run_at: Moment, created_at: Moment, expires_at: Moment | None) -> Job:
         """A job that was just added, without reading it back."""
@@ -217,6 +210,14 @@ def _job_of_new(columns: Columns) -> Callable[..., Job]:
 
     fields = ", ".join(value(column) for column in columns.read)
     return compiled(f"new, {', '.join(COMPUTED)}", f"Job({fields})", Job=Job)
+
+
+def _order_of_claim(columns: Columns, convert: Mapping[str, Callable[[Any], Any]]) -> Callable[[Row], Any]:
+    """The sort key of a row of a claim: rank, time and id. UUIDs are compared as integers, which is quicker; ids that
+    are still text are compared as such."""
+    names = [column.name for column in columns.claimed]
+    rank, run_at, id = (f"row[{names.index(name)}]" for name in ("rank", "run_at", "id"))
+    return compiled("row", f"({rank}, {run_at}, {id if 'id' in convert else id + '.int'})")
 
 
 def _jobs_of_claim(columns: Columns, convert: Mapping[str, Callable[[Any], Any]]) -> Callable[..., list[Job]]:
