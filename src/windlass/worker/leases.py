@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import threading
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from ..app import Windlass
 from ..attempt import Attempt, Stop
+from ..duration import Delays
 from ..logs import Log
 from ..policy import DEFAULT
 from ..stores.store import Renewal
@@ -101,18 +101,17 @@ class Leases:
         self._all_asked = True
 
     def _run(self) -> None:
-        delay = FIRST_DELAY
+        delays = Delays(FIRST_DELAY, LONGEST_DELAY, jitter=(0.5, 1.5))
         while not self._stopping:
             if self.report is not None:
                 self.report(beat=True)
             try:
                 self._renew()
                 self._note()
-                delay = FIRST_DELAY
+                delays.reset()
             except Exception as error:
                 log.warning("leases could not be renewed, which is tried again: %s", error)
-                self._wake.wait(delay * random.uniform(0.5, 1.5))
-                delay = min(delay * 2, LONGEST_DELAY)
+                self._wake.wait(next(delays))
             self._wake.wait(GLANCE_SECONDS)
             self._wake.clear()
 

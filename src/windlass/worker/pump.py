@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
 
 from ..attempt import Attempt
+from ..duration import Delays
 from ..errors import WindlassError
 from ..logs import Log
 from .bell import Bell, Reason, Reasons
@@ -31,21 +31,20 @@ class Pump:
         self.ledger.slots_served_at = time.monotonic()
 
     async def run(self) -> None:
-        delay = FIRST_DELAY
+        delays = Delays(FIRST_DELAY, LONGEST_DELAY, jitter=(0.5, 1.5))
         while not self.claimer.closed:
             reasons = self.bell.take()
             self.give_back(self.buffer.stale())
             try:
                 rest = await self._act(reasons)
-                delay = FIRST_DELAY
+                delays.reset()
             except Exception as error:  # any error of the store: the next turn may succeed
                 log.warning(
                     "claiming failed, and is tried again: %s", error, extra={"worker": self.claimer.name},
                     exc_info=not isinstance(error, WindlassError),
                 )  # fmt: skip
                 self.bell.ring(Reason.LOOK)  # the reasons of this turn still hold
-                await asyncio.sleep(delay * random.uniform(0.5, 1.5))
-                delay = min(delay * 2, LONGEST_DELAY)
+                await asyncio.sleep(next(delays))
                 continue
             must_look = len(self.buffer) or self.claimer.unanswered
             await self.bell.wait(min(rest.seconds, LONGEST_LOOK) if must_look else rest.seconds, rest.also)

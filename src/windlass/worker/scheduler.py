@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from ..app import Windlass
+from ..duration import Delays
 from ..errors import StoreUnavailable, WindlassError
 from ..schedule import Schedule, decide_firing, decide_repair
 from ..stores.wakeup import Hint
@@ -46,17 +47,16 @@ class Scheduler:
             log.warning("schedules could not be looked at, and will be again: %s", error)
 
     async def run(self) -> None:
-        delay = GLANCE_SECONDS
+        delays = Delays(GLANCE_SECONDS, LONGEST_DELAY, jitter=(0.5, 1.5))
         try:
             while True:
                 self._woken.clear()
                 try:
                     await self.rest(await self.look())
-                    delay = GLANCE_SECONDS
+                    delays.reset()
                 except Exception as error:  # any error of the store: the next look may succeed
                     log.warning("schedules could not be looked at, and will be again: %s", error)
-                    await asyncio.sleep(delay * random.uniform(0.5, 1.5))
-                    delay = min(2 * delay, LONGEST_DELAY)
+                    await asyncio.sleep(next(delays))
         finally:
             if self._glance is not None:
                 self._glance.cancel()

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from ..app import Windlass
 from ..attempt import Attempt, Stop
 from ..claim import MOST_BYTES
+from ..duration import Delays
 from ..job import is_last_attempt
 from ..logs import Log, job_fields
 from ..operation import Operation
@@ -133,7 +134,7 @@ class Starting:
 
     async def _insist(self, attempt: Attempt, make: Callable[[], Operation[T]]) -> T | None:
         """Until the store has answered, however often it cannot; None where the attempt is to end before that."""
-        delay = FIRST_DELAY
+        delays = Delays(FIRST_DELAY, LONGEST_DELAY)
         while attempt.stop is None:
             try:
                 return await self.app.arun_for_worker(make)
@@ -142,8 +143,7 @@ class Starting:
                     "job %s waits for the store before it starts: %s", attempt.job.id, error,
                     extra=job_fields(attempt.job),
                 )  # fmt: skip
-            await self._unless_stopped(attempt, asyncio.sleep(delay))
-            delay = min(2 * delay, LONGEST_DELAY)
+            await self._unless_stopped(attempt, asyncio.sleep(next(delays)))
         return None
 
     async def _acquire(self, attempt: Attempt, lock: asyncio.Lock) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
 from ..attempt import Attempt
+from ..duration import Delays
 from ..logs import Log
 from ..operation import Interrupted, Transient, Unwilling
 from ..outcome import Settlement
@@ -55,7 +56,7 @@ class Writer:
         self, batch: list[Ended], instead: Iterator[Settlement] | None = None, *, apart: bool = False
     ) -> None:
         """`instead`: other settlements for the one in this batch, should it be refused for its content once more."""
-        delay, tries = FIRST_DELAY, 0
+        delays, tries = Delays(FIRST_DELAY, LONGEST_APART if apart else LONGEST_DELAY, jitter=(0.5, 1.5)), 0
         while True:
             try:
                 if apart:
@@ -90,8 +91,7 @@ class Writer:
                 batch = await self._write_one_by_one(batch if len(batch) > 1 else batch + self.more())
                 if not batch:
                     return
-            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
-            delay = min(delay * 2, LONGEST_APART if apart else LONGEST_DELAY)
+            await asyncio.sleep(next(delays))
 
     async def _set_locked_apart(self, batch: list[Ended]) -> tuple[list[Ended], bool]:
         """The outcomes that are left, and whether some were locked."""
