@@ -215,3 +215,20 @@ def test_an_input_that_is_refused(fresh_sqlite_url: str, input: str, message: st
 def test_enqueueing_to_where(arguments: list[str], message: str) -> None:
     done = CliRunner(env={"WINDLASS_URL": None}).invoke(main, ["enqueue", *arguments])
     assert (done.exit_code, message in done.output) == (2, True), done.output
+
+
+def test_queues_are_paused_and_resumed(shell: Shell, app: Windlass) -> None:
+    app.enqueue("any", queue="mail")
+    assert shell.text("pause", "mail", "reports") == "mail is paused\nreports is paused\n"
+    assert sorted(app.paused()) == ["mail", "reports"]
+    assert app.claim(queues=["mail"]) == []
+    assert shell.text("resume", "mail") == "mail is resumed\n"
+    assert app.paused() == ["reports"]
+    assert len(app.claim(queues=["mail"])) == 1
+
+
+def test_an_app_is_not_taken_for_a_queue(shell: Shell, app: Windlass) -> None:
+    refused = shell.run("pause", "mail", "jobs:app")
+    assert refused.exit_code == 2
+    assert "--app jobs:app" in refused.output
+    assert app.paused() == []
