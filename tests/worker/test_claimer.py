@@ -13,7 +13,7 @@ from windlass import Windlass
 from windlass.attempt import Attempt
 from windlass.errors import StoreUnavailable
 from windlass.stores.store import ClaimRequest
-from windlass.worker.bell import Bell
+from windlass.worker.bell import ALWAYS, Bell
 from windlass.worker.buffer import Buffer
 from windlass.worker.claimer import Claimer
 from windlass.worker.cursor import Unanswered
@@ -21,6 +21,8 @@ from windlass.worker.events import Events
 from windlass.worker.leases import Leases
 from windlass.worker.ledger import Ledger
 from windlass.worker.pump import Pump
+
+from .conftest import until
 
 
 @pytest.fixture
@@ -90,10 +92,32 @@ async def test_a_slot_that_waits_for_a_last_attempt_is_free_again_if_the_claim_f
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(app.store, "claim", fail)
-    with pytest.raises(StoreUnavailable):
-        await pump._act(claimer.bell.take())
-    assert claimer.ledger.kept_slots == 0
-    slot.cancel()
+    running = asyncio.create_task(pump.run())
+    await until(lambda: claimer.ledger.kept_slots == 0)
+    for task in (running, slot):
+        task.cancel()
+    await asyncio.wait([running, slot])
+    await app.aclose()
+
+
+async def test_a_slot_that_comes_free_after_the_round_is_kept_for_a_last_attempt(app: Windlass) -> None:
+    """As it always does where attempts end in step with the rounds."""
+    claimer = _claimer(app, slots=1)
+    pump = Pump(claimer, claimer.bell, lambda _: None, poll_seconds=5, until_idle=False)
+    busy = claimer.ledger.take("default", 1)[0]
+    busy.start()
+    claimer.ledger.ran(0.0001)  # attempts are short, so that jobs are prefetched
+    claimer.ledger.slots_served_at = time.monotonic() - 1
+    await app.aenqueue_many([app.call("last"), *[app.call("plain")] * 4])
+    await pump._act(claimer.bell.take())
+    assert len(claimer.buffer) == 4
+    busy.release()
+    slot = asyncio.create_task(claimer.buffer.take())
+    await asyncio.sleep(0)
+    assert not slot.done()
+    assert claimer.bell.has(ALWAYS), "the pump must not sleep on"
+    await pump._act(claimer.bell.take())
+    assert (await slot).job.type == "last"
     await app.aclose()
 
 

@@ -51,8 +51,14 @@ class Buffer:
     # A job's last attempt is never buffered: it is claimed for a slot that waits for it.
 
     def keep_slots(self, count: int) -> None:
-        """The next slots that come free wait for `hand`."""
+        """The next slots that come free wait for `hand`, whatever is prefetched."""
         self._keep = count
+
+    def release_kept(self) -> None:
+        """After a round of claims: the slots that were kept and got nothing take from the buffer again. If none has
+        come free yet, the next one is kept: attempts that all end in step with the rounds would never leave one."""
+        if self._kept:
+            self.hand([])
 
     def hand(self, attempts: list[Attempt]) -> None:
         """To the kept slots first. The kept slots that get none take from the buffer again."""
@@ -69,7 +75,7 @@ class Buffer:
         future: asyncio.Future[Attempt | None] = asyncio.get_running_loop().create_future()
         self._kept.append(future)
         self.ledger.kept_slots = len(self._kept)
-        self.bell.ring(Reason.ROOM)
+        self.bell.ring(Reason.LOOK)  # at once: it takes no prefetched job meanwhile
         try:
             return await future
         except asyncio.CancelledError:

@@ -44,6 +44,7 @@ class Pump:
                     exc_info=not isinstance(error, WindlassError),
                 )  # fmt: skip
                 self.bell.ring(Reason.LOOK)  # the reasons of this turn still hold
+                self.buffer.hand([])  # kept slots take prefetched jobs meanwhile
                 await asyncio.sleep(next(delays))
                 continue
             must_look = len(self.buffer) or self.claimer.unanswered
@@ -70,10 +71,8 @@ class Pump:
         room = first + self.ledger.room()
         if plan.keep_slot:
             self.buffer.keep_slots(1)
-        try:
-            jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
-        finally:
-            self.buffer.hand([])  # slots that are still kept take prefetched jobs again
+        jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
+        self.buffer.release_kept()
         turn = turn.claimed(room, first + jobs, saw_all)
         if turn.must_ask_when_due:
             turn = await self._ask_when_due(turn)
