@@ -48,9 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "store_url" in metafunc.fixturenames:
-        of_one = metafunc.definition.get_closest_marker("one_store")
-        metafunc.parametrize("store_url", ["sqlite"] if of_one else ["sqlite", "postgres", "mongodb"], indirect=True)
+    """`store_url`, and in tests/api `new_app`, with one store or with all three."""
+    test = metafunc.definition
+    of_one = test.get_closest_marker("one_store") and not test.get_closest_marker("every_store")
+    fixture = next((name for name in ("store_url", "new_app") if name in metafunc.fixturenames), None)
+    if fixture is not None:
+        metafunc.parametrize(fixture, ["sqlite"] if of_one else ["sqlite", "postgres", "mongodb"], indirect=True)
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from pymongo import MongoClient
+from pymongo.errors import PyMongoError
 
 from windlass import Windlass
 
-RESTING = 8  # databases that were used last, and are not used yet
+RESTING = 8  # databases that were given back last, and are not used again yet
 MIGRATIONS = "windlass_migrations"
 
 
@@ -62,8 +63,11 @@ class MongoDatabases:
         return name
 
     def _cleared(self, name: str) -> bool:
-        """Whether it is as a new one again."""
-        if self._describe(name) != self._schema:
+        """Empty it. False if its schema has changed."""
+        try:
+            if self._describe(name) != self._schema:
+                return False
+        except PyMongoError:  # a view has no indexes
             return False
         database = self._administration[name]
         for collection in database.list_collection_names():

@@ -70,6 +70,10 @@ class Windlass(Engine):
         store: Store | None = None,
     ) -> None:
         if store is None:
+            if url == "":
+                raise InvalidInput(
+                    "the URL of the store is empty; leave it out for $WINDLASS_URL or sqlite:///windlass.db"
+                )
             self.url = url or os.environ.get("WINDLASS_URL") or "sqlite:///windlass.db"
             store = find_store(self.url, schema=schema, prefix=prefix, pool_size=pool_size)
         elif url is not None or (schema, prefix, pool_size) != ("public", "windlass_", 10):

@@ -71,13 +71,17 @@ class Attempt(msgspec.Struct, eq=False):
     next_place: Place | None = None  # for the next job of its chain
     # Settled in the caller's transaction, which may still be rolled back. If `settled` is True, it was committed.
     unconfirmed_settlement: Settlement | None = None
-    _cancel_requested: bool = False  # since it was claimed
+    _cancel_requested: bool | None = None  # as the last renewal has said
     _notes: Notes | None = None
     _renewed_until: datetime | None = None
 
     @property
     def cancel_requested(self) -> bool:
-        return self._cancel_requested or self.job.cancel_requested
+        return self.job.cancel_requested if self._cancel_requested is None else self._cancel_requested
+
+    @cancel_requested.setter
+    def cancel_requested(self, is_requested: bool) -> None:
+        self._cancel_requested = is_requested
 
     @property
     def lease_expires_at(self) -> datetime | None:
@@ -259,7 +263,7 @@ class Attempt(msgspec.Struct, eq=False):
         if renewal.expires_at is None:
             raise LeaseLost(f"job {self.job.id}: {renewal.reason}")
         self.renewed(renewal.expires_at)
-        self._cancel_requested = renewal.cancel_requested
+        self.cancel_requested = renewal.cancel_requested
         return renewal.expires_at
 
     renew, arenew = twins(_renew)

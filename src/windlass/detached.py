@@ -23,8 +23,10 @@ class DetachedAttempt(Attempt):
 
     @staticmethod
     def of(app: Windlass | None, task: str) -> DetachedAttempt:
-        nothing: Any = None
-        return DetachedAttempt(app or nothing, nothing, nothing, _notes=Notes(), name_of_task=task)
+        nothing: Any = None  # stands for a missing field: to read it raises
+        return DetachedAttempt(
+            app or nothing, nothing, nothing, _notes=Notes(), _cancel_requested=False, name_of_task=task
+        )
 
     def __getattribute__(self, name: str) -> Any:
         """It has no `job` and no `token`; nor an `app`, if its task belongs to none yet."""
@@ -32,10 +34,6 @@ class DetachedAttempt(Attempt):
         if value is None and name in ("job", "token", "app"):
             self._refuse(name)
         return value
-
-    @property
-    def cancel_requested(self) -> bool:
-        return False
 
     def __repr__(self) -> str:
         return f"<Attempt of {self.name_of_task} that has no job>"

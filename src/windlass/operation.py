@@ -1,4 +1,4 @@
-"""Operations and flows: logic as generators, without I/O. Each runs on a thread or in an event loop.
+"""Operations and flows: logic as generators that do no I/O, and what runs them, on a thread or in an event loop.
 
 An operation yields steps for the database, receives rows and returns a value. It is one transaction. A wrapper of an
 operation (a transaction, a retry after a serialisation failure) is a generator too, so that it is written once. A flow
@@ -171,30 +171,31 @@ def persistent(make: Callable[[], Operation[T]], rounds: int = 1) -> Operation[T
 
 def drive(operation: Operation[T], connection: Connection) -> T:
     """Execute each step on a connection. Only the operation itself begins or ends transactions."""
-    return _drive(operation, connection.execute)
+    return _drive(operation, connection.execute, Exception)
 
 
 async def adrive(operation: Operation[T], connection: AsyncConnection) -> T:
-    return await _adrive(operation, connection.execute)
+    return await _adrive(operation, connection.execute, Exception)
 
 
 def run(make: Callable[[], Operation[T]], connection: Connection) -> T:
     """Run one operation in one transaction, on our own connection."""
-    return _drive(persistent(make), connection.execute)
+    return _drive(persistent(make), connection.execute, Exception)
 
 
 async def arun(make: Callable[[], Operation[T]], connection: AsyncConnection) -> T:
-    return await _adrive(persistent(make), connection.execute)
+    return await _adrive(persistent(make), connection.execute, Exception)
 
 
-def _drive(steps: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
-    """Perform each step and send its answer, or its error, to the generator."""
+def _drive(steps: Generator[Any, Any, T], perform: Callable[[Any], Any], passed: type[BaseException]) -> T:
+    """Perform each step and send its answer to the generator, or its error, if it is one of those that are `passed`. An
+    operation that is cancelled makes no further step; a flow may have something to undo."""
     try:
         step = next(steps)
         while True:
             try:
                 answer = perform(step)
-            except BaseException as error:
+            except passed as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
@@ -204,14 +205,16 @@ def _drive(steps: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
         steps.close()
 
 
-async def _adrive(steps: Generator[Any, Any, T], perform: Callable[[Any], Awaitable[Any]]) -> T:
+async def _adrive(
+    steps: Generator[Any, Any, T], perform: Callable[[Any], Awaitable[Any]], passed: type[BaseException]
+) -> T:
     """`_drive`, awaited."""
     try:
         step = next(steps)
         while True:
             try:
                 answer = await perform(step)
-            except BaseException as error:
+            except passed as error:
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
@@ -278,11 +281,11 @@ def transact(make: Callable[[], Operation[T]], connection: Any = None, *, shield
 
 
 def run_flow(flow: Flow[T], runs: Runs) -> T:
-    return _drive(flow, methodcaller("run", runs))
+    return _drive(flow, methodcaller("run", runs), BaseException)
 
 
 async def arun_flow(flow: Flow[T], runs: Runs) -> T:
-    return await _adrive(flow, methodcaller("arun", runs))
+    return await _adrive(flow, methodcaller("arun", runs), BaseException)
 
 
 # Methods

@@ -47,6 +47,8 @@ def _entry_point(scheme: str, shown_url: str) -> EntryPoint:
         packages = " and ".join(sorted(_package(one) for one in found))
         raise InvalidInput(f"{shown_url}: {packages} both add a store for {scheme}://: uninstall one of them")
     known = ", ".join([SCHEMES, *sorted(f"{one.name}://…" for one in entry_points(group=GROUP))])
+    if scheme.partition("+")[0] in BUILT_IN:
+        raise InvalidInput(f"{shown_url}: leave the driver's name out, as in {scheme.partition('+')[0]}://…")
     raise InvalidInput(
         f"{shown_url}: no such kind of store; a URL is one of {known}. A package adds others by entry points of the "
         f"group {GROUP}"

@@ -157,7 +157,7 @@ class Waiting:
             return seconds
         left = self.deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"job {self.left[0]} is not finished yet")
+            raise TimeoutError(f"job {self.left[0]} is not finished yet: app.explain(id) says why")
         return min(seconds, left)
 
     def results(self) -> list[Any]:

@@ -120,7 +120,15 @@ class Task(Generic[P, R_co, C_co]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[R_co]:
         if self._app is None:
             self.app  # noqa: B018 - raises
-        return self._call_with(self.signature.encode_arguments(args, kwargs), self._options, self._chosen)
+        try:
+            input = self.signature.encode_arguments(args, kwargs)
+        except InvalidInput as error:
+            options = [name for name in kwargs if name in Options.__struct_fields__ and not self.signature.takes(name)]
+            if not options:
+                raise
+            hint = f"an option of a job is given by {self.name}.using({options[0]}=…).enqueue(…)"
+            raise InvalidInput(f"{error}; {hint}") from None
+        return self._call_with(input, self._options, self._chosen)
 
     def call_object(self, arguments: Mapping[str, Any], options: Options, chosen: AbstractSet[str]) -> Call[R_co]:
         """The same from arguments by name, as `app.enqueue` takes them; `chosen` are the options that were given."""

@@ -38,7 +38,7 @@ def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"url": f"sqlite:///{tmp_path_factory.mktemp('api') / 'jobs.db'}"}
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mongodb"])
+@pytest.fixture
 def new_app(request: pytest.FixtureRequest) -> Iterator[Callable[..., Windlass]]:
     """Makes apps on one and the same queue, which is empty at first."""
     home: dict[str, Any] = request.getfixturevalue(f"{request.param}_home")

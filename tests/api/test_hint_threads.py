@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.hearing import until_heard
 from windlass import Unique, Windlass
-from windlass.stores import wakeup as hint_threads
+from windlass.stores import wakeup
 from windlass.stores.wakeup import Hint
 
 ROUNDS = 15
@@ -36,7 +36,7 @@ def test_one_result_after_the_other_needs_one_listener(app: Windlass) -> None:
 
 def test_the_listener_ends_some_seconds_after_its_last_use(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(threading.enumerate())
-    monkeypatch.setattr(hint_threads, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(wakeup, "LINGER_SECONDS", 0.2)
     wait_in_vain(app)
     (first,) = listeners_since(before)
     first.join(30)

@@ -103,7 +103,7 @@ def test_a_standalone_mongodb_server() -> None:
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    assert_unavailable(Windlass(f"sqlite:///{tmp_path}/nowhere/jobs.db"), r"nowhere/jobs\.db: unable to open")
+    assert_unavailable(Windlass(f"sqlite:///{tmp_path}/nowhere/jobs.db"), r"nowhere/jobs\.db: there is no folder")
     (tmp_path / "text.db").write_text("This is no database, but it is long enough to look like one." * 20)
     assert_unavailable(Windlass(f"sqlite:///{tmp_path}/text.db"), "not a database")
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.api.either import Either
-from windlass import Attempt, Conflict, InvalidInput, Unique, UnknownTask, Windlass, WindlassError
+from windlass import Attempt, Conflict, InvalidInput, StoreUnavailable, Unique, UnknownTask, Windlass, WindlassError
 from windlass.cli import main
 
 JOBS = """
@@ -193,3 +193,46 @@ async def test_run_worker_in_an_event_loop_names_the_other(fresh_sqlite_url: str
 def test_an_unknown_option_of_a_task_is_named_with_those_that_there_are(fresh_sqlite_url: str) -> None:
     with pytest.raises(TypeError, match=r"unknown option retries of a task; there are: .*max_attempts"):
         Windlass(fresh_sqlite_url).task(retries=3)  # type: ignore[call-overload]
+
+
+def test_an_option_among_the_arguments_is_told_where_it_belongs() -> None:
+    app = Windlass("sqlite://")
+
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with pytest.raises(InvalidInput, match=r"unexpected keyword argument 'delay'; .* add\.using\(delay=…\)"):
+        add.enqueue(1, 2, delay="1m")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "the URL of the store is empty"),
+        ("postgresql+psycopg://localhost/shop", "leave the driver's name out"),
+    ],
+)
+def test_a_url_that_names_no_store_says_what_to_write(url: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Windlass(url)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=f"there is no folder {tmp_path}/nowhere"):
+        Windlass(f"sqlite:///{tmp_path}/nowhere/jobs.db").migrate()
+
+
+def test_an_app_named_by_its_file_is_refused_with_its_module() -> None:
+    refused = CliRunner().invoke(main, ["worker", "jobs.py:app"])
+    assert refused.exit_code == 2
+    assert "as in jobs:app" in refused.output
+
+
+def test_cancelling_a_running_job_says_that_it_still_runs(tmp_path: Path) -> None:
+    app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}")
+    job = app.enqueue("any")
+    assert len(app.claim()) == 1
+    done = CliRunner().invoke(main, ["jobs", "cancel", str(job.id), "--url", app.url])
+    assert done.output == f"{job.id} is to be cancelled: its worker ends it\n"
+    app.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from windlass.stores import wakeup as hint_threads
+from windlass.stores import wakeup
 from windlass.stores.wakeup import Hint, Hub
 
 SOON = 15.0
@@ -68,7 +68,7 @@ def test_one_that_breaks_without_listeners_is_left_alone(wire: Wire, caplog: pyt
 
 def test_many_come_and_go_while_the_thread_ends(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that comes at the moment at which the thread ends has a thread as well."""
-    monkeypatch.setattr(hint_threads, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(wakeup, "LINGER_SECONDS", 0.0)
     for _ in range(200):
         told = threading.Event()
         stop = wire.listen(lambda hint, told=told: told.set())  # type: ignore[misc]

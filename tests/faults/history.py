@@ -51,7 +51,8 @@ class History:
     def note(self, *events: Event) -> None:
         now = time.monotonic()
         lines = [b"\n" + msgspec.json.encode(msgspec.structs.replace(event, at=now)) for event in events]
-        os.write(self._file, b"".join(lines))
+        data = b"".join(lines)
+        assert os.write(self._file, data) == len(data)
 
     def read(self) -> list[Event]:
         lines = self.path.read_bytes().splitlines()

@@ -19,7 +19,7 @@ from windlass.web.pages import PAGES
 
 from .conftest import Client
 
-pytestmark = pytest.mark.one_store  # nothing here depends on which
+pytestmark = pytest.mark.one_store  # most of this does not depend on which
 
 ROUTES = [(one.method, one.path) for one in ENDPOINTS] + [("GET", path) for path in PAGES]
 JOB = {"type": "greet", "input": {"name": "Ada"}}
@@ -68,6 +68,7 @@ async def test_read_only(app: Windlass, client: Client) -> None:
     assert (await http.post("/v1/jobs", json=JOB)).status_code == 403
 
 
+@pytest.mark.every_store
 async def test_a_tenant_sees_its_own_jobs_only(app: Windlass, client: Client) -> None:
     acme, http = client("of-acme"), client()
     own = (await acme.post("/v1/jobs", json=JOB)).json()
@@ -88,6 +89,7 @@ async def test_a_tenant_sees_its_own_jobs_only(app: Windlass, client: Client) ->
     assert (await app.arequire(other["id"])).state == "pending"
 
 
+@pytest.mark.every_store
 async def test_a_tenant_cannot_wait_for_anothers_job_nor_see_it_in_a_chain(app: Windlass, client: Client) -> None:
     @app.task
     def theirs() -> str:

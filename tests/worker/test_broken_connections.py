@@ -15,7 +15,7 @@ import pytest
 
 from tests.proxy import Line, Proxy
 from windlass import StoreUnavailable, Windlass
-from windlass.stores import wakeup as hint_threads
+from windlass.stores import wakeup as hints
 from windlass.stores.postgres import wakeup
 from windlass.stores.postgres.wakeup import PostgresWakeup
 from windlass.worker.events import Event
@@ -53,7 +53,7 @@ def proxy(fresh_postgres_url: str) -> Iterator[Proxy]:
 
 def test_by_default_a_half_open_listener_is_found_in_time() -> None:
     fresh = wakeup.PROBE_SECONDS + 0.5  # it waits for hints half a second at a time
-    assert fresh + wakeup.ANSWER_SECONDS + 1.5 * hint_threads.FIRST_DELAY < FOUND_WITHIN
+    assert fresh + wakeup.ANSWER_SECONDS + 1.5 * hints.FIRST_DELAY < FOUND_WITHIN
 
 
 async def test_a_half_open_listener_is_found_and_one_poll_follows(fresh_postgres_url: str, proxy: Proxy) -> None:

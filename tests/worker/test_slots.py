@@ -16,7 +16,7 @@ from windlass import Attempt, Call, Job, Windlass, current_attempt
 
 from .conftest import until
 
-pytestmark = pytest.mark.one_store  # nothing here depends on which
+pytestmark = pytest.mark.one_store  # most of this does not depend on which
 
 word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
 
@@ -351,6 +351,7 @@ async def test_a_variable_that_was_unset_is_unset_again_for_the_next_job(app: Wi
     assert [await job.aresult(10) for job in jobs] == [None] * 20
 
 
+@pytest.mark.every_store
 async def test_a_handler_may_run_on_after_its_block_has_committed(app: Windlass) -> None:
     """For longer than its lease: the job is done, and nothing is left to renew."""
 

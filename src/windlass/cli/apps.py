@@ -30,6 +30,9 @@ def find_app(target: str | None, url: str | None) -> Windlass:
     if target is None:
         return Windlass(url)
     module_name, _, name = target.partition(":")
+    if module_name.endswith(".py"):
+        module = module_name.removesuffix(".py").replace("/", ".")
+        raise click.UsageError(f"{target}: an app is named by its module, as in {module}:{name or 'app'}")
     sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module_name), name or "app")

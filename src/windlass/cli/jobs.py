@@ -137,7 +137,7 @@ def _add_action(
                     line = f"Error: {one_line(error)}"
                 else:
                     results.append({"id": id} if job is None else insight.job_facts(job))
-                    line = f"{id} {verb}" + ("" if job is None else f": {job.state}")
+                    line = f"{id} {_done(verb, job)}"
                 if not as_json:
                     click.echo(line, err="refused" in results[-1])
         finally:  # report the changes that were made, even if the database is lost in the middle
@@ -149,6 +149,14 @@ def _add_action(
 
     for option in options:
         command = option(command)
+
+
+def _done(verb: str, job: Job | None) -> str:
+    if job is None:
+        return verb
+    if job.cancel_requested:
+        return "is to be cancelled: its worker ends it"
+    return f"{verb}: {job.state}"
 
 
 _add_action("retry", "is retried", "Retry failed or cancelled jobs now.", lambda app, id: app.retry(id))

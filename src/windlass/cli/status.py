@@ -60,6 +60,11 @@ def read(target: str | None, url: str | None, look: Callable[[Windlass], T]) -> 
         app.close()
 
 
+def _second(moment: str | None) -> str:
+    """A moment of the facts, short enough for a table."""
+    return (moment or "")[:19].replace("T", " ")
+
+
 @click.command()
 @target
 @url
@@ -71,7 +76,7 @@ def queues(target: str | None, url: str | None, as_json: bool) -> None:
         print_json(facts)
         return
     rows = [[one["name"], "paused" if one["paused"] else "", *(one[state] or "" for state in STATES)] for one in facts]
-    print_table(["queue", "", *STATES], rows, "there are no queues yet")
+    print_table(["queue", "paused", *STATES], rows, "there are no queues yet")
 
 
 @click.command()
@@ -104,8 +109,8 @@ def workers(target: str | None, url: str | None, as_json: bool) -> None:
             one["name"],
             "all" if one["queues"] is None else ", ".join(one["queues"]),
             f"{one['running']} of {one['concurrency']}",
-            one["started_at"],
-            one["heard_at"],
+            _second(one["started_at"]),
+            _second(one["heard_at"]),
         ]
         for one in facts
     ]
@@ -128,9 +133,9 @@ def schedules(target: str | None, url: str | None, as_json: bool) -> None:
             one["cron"],
             one["timezone"],
             "paused" if one["paused"] else "",
-            Text("\n".join(run[:19].replace("T", " ") for run in one["next"])),  # a line is too narrow for all five
+            Text("\n".join(_second(run) for run in one["next"])),  # a line is too narrow for all five
         ]
         for one in facts
     ]
     named = [Column(name, overflow="fold") for name in ("schedule", "cron", "timezone")]
-    print_table([*named, "", Column("next runs", no_wrap=True)], rows, "there are no schedules")
+    print_table([*named, "paused", Column("next runs", no_wrap=True)], rows, "there are no schedules")

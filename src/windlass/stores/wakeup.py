@@ -17,6 +17,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import msgspec
@@ -88,6 +89,7 @@ class Hub(ABC):
 
     def __init__(self) -> None:
         self._listening = PerProcess(lambda: Listening(self.watch))
+        _flush_at_exit()
         with _hubs_lock:
             _hubs.add(self)
 
@@ -365,7 +367,12 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-@atexit.register
+@cache
+def _flush_at_exit() -> None:
+    """Registered with the first hub, after the exit handler of its driver: the last one registered runs first."""
+    atexit.register(_flush_all)
+
+
 def _flush_all() -> None:
     """The hints of a script that enqueues and ends are still sent."""
     for hub in all_hubs():

@@ -22,7 +22,7 @@ from ..task import Task
 from .watchdog import die_with_parent
 
 
-class _ChildAttempt(Attempt, eq=False, kw_only=True):
+class _ChildAttempt(Attempt, kw_only=True):
     """The attempt as the child sees it: its reports go to the worker."""
 
     line: _Line

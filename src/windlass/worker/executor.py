@@ -175,7 +175,8 @@ def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
         )  # fmt: skip
     elif result != "null":
         log.warning(
-            "job %s: what the handler returned is ignored: it has completed in a transaction", job.id,
+            "job %s (%s): what the handler returned is ignored: it has completed in a transaction. To give an output "
+            "or to continue the chain, call attempt.complete(…) inside the block", job.id, job.type,
             extra=job_fields(job),
         )  # fmt: skip
 

@@ -50,7 +50,7 @@ class Handlers:
     def _in_loop(self, task: Task[..., Any]) -> Handler:
         function, injected = task.function, task.signature.injected_name
 
-        def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Awaitable[Any]:
+        def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Awaitable[Any]:  # not async: a coroutine less
             if injected:
                 arguments[injected] = attempt
             if attempt.begin is None and attempt.entering is None:

@@ -14,7 +14,7 @@ import msgspec
 
 AHEAD_SECONDS = 0.1  # of work that is prefetched
 MOST_AHEAD = 2000  # jobs that are prefetched, however short they are
-MOST_AT_ONCE = 1000  # jobs of one claim ahead: with 500, a job cost server and worker a tenth more
+MOST_PER_CLAIM = 1000  # jobs of one claim ahead: with 500, a job cost server and worker a tenth more
 WEIGHT = 0.05  # of the newest duration in the average
 UNLIMITED = 1_000_000
 
@@ -98,7 +98,7 @@ class Ledger:
         target = self.prefetch_target
         ahead = target - max(0, self.waiting - (self.slots - self.running))
         room = self.free_slots + (ahead if ahead * 2 >= target else 0)
-        return min(room, self._left(queue), MOST_AT_ONCE)
+        return min(room, self._left(queue), MOST_PER_CLAIM)
 
     def room(self, queue: str | None = None) -> int:
         """How many jobs may be claimed now, from this queue or from all together."""

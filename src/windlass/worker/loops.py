@@ -1,4 +1,4 @@
-"""The event loop that a worker of its own process runs in, and tasks in it that go on."""
+"""The event loop of a worker that has a process of its own, and tasks in it that other code cannot end."""
 
 from __future__ import annotations
 

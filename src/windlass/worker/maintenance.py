@@ -77,13 +77,13 @@ class Maintenance:
     async def prune(self) -> None:
         """An idle worker does it in every third round: those that run jobs do it in each."""
         self._prunes += 1
-        started, before = self.started(), self._started
-        if started == before and self._prunes % 3:
+        started, gone = self.started(), 1
+        if started == self._started and self._prunes % 3:
             return
-        self._started, gone = started, 1
         while gone:
             gone = await self.app.arun_for_worker(lambda: self.app.store.prune(PRUNE_PAGE))
             await asyncio.sleep(0.05)  # others want to write too
+        self._started = started
 
     async def beat(self) -> None:
         await self.app.arun_for_worker(lambda: self.app.store.beat(self.describe(), GONE_SECONDS))

@@ -11,7 +11,7 @@ import msgspec
 from .. import lifecycle
 from ..attempt import Attempt
 from ..job import Job, JobError, NewJob
-from ..lifecycle import COMPLETED, PENDING
+from ..lifecycle import CANCELLED, COMPLETED, PENDING
 from ..logs import Log, job_fields
 from ..outcome import Settlement, is_due_again
 from ..stores.store import Refusal
@@ -30,6 +30,7 @@ class Tally:
 
     completed: int = 0
     failed: int = 0
+    cancelled: int = 0
     retried: int = 0
 
 
@@ -81,6 +82,8 @@ class Outcomes:
             self.tally.completed += 1
         elif settlement.state == PENDING:
             self.tally.retried += settlement.error is not None
+        elif settlement.state == CANCELLED:
+            self.tally.cancelled += 1
         else:
             self.tally.failed += 1
 
@@ -125,9 +128,10 @@ def log_outcome(job: Job, settlement: Settlement) -> None:
         case lifecycle.CANCELLED:
             log.info("job %s (%s) was cancelled: %s", job.id, job.type, error, extra=fields)
         case lifecycle.PENDING:
-            again = "job %s (%s) failed in attempt %d and is tried again in %.3g s: %s"
+            again = "job %s (%s) failed in attempt %d and is tried again in %s s: %s"
             delay = settlement.delay_seconds or 0.0
-            log.warning(again, job.id, job.type, job.attempt, delay, error, extra=fields)
+            seconds = f"{delay:.3g}" if delay < 100 else f"{delay:,.0f}"
+            log.warning(again, job.id, job.type, job.attempt, seconds, error, extra=fields)
         case _:
-            failed = "job %s (%s) has failed, in attempt %d: %s (its traceback: windlass jobs show %s)"
+            failed = "job %s (%s) has failed, in attempt %d: %s (its traceback: windlass jobs show %s jobs:app)"
             log.error(failed, job.id, job.type, job.attempt, error, job.id, extra=fields)

@@ -24,7 +24,8 @@ PAGE = 20
 GLANCE_SECONDS = 1.0  # between looks for which there is no reason but that something has changed
 SPREAD_SECONDS = 0.2  # over which the schedulers of many workers come to one tick
 LONGEST_DELAY = 30.0
-UNSCHEDULED = 1.6  # polls between looks while there is no schedule: a hint announces the first
+UNSCHEDULED_SECONDS = 8.0  # between looks while there is no schedule: a hint announces the first. A lost one must not
+# make its first tick so late that it counts as missed
 REPAIR_SECONDS = 60.0  # between checks that no schedule's next tick is too far ahead
 
 
@@ -84,7 +85,7 @@ class Scheduler:
             if not any(done):  # the others cannot be fired here
                 return max(GLANCE_SECONDS, self.poll_seconds)
         if timetable.next_at is None:
-            return UNSCHEDULED * self.poll_seconds
+            return max(self.poll_seconds, min(UNSCHEDULED_SECONDS, 2 * self.poll_seconds))
         until = (timetable.next_at - timetable.now).total_seconds()
         return min(self.poll_seconds, until + random.uniform(0, min(SPREAD_SECONDS, until)))
 

@@ -75,8 +75,8 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
         await asyncio.wait_for(worker.maintenance.farewell(), within)
     await worker.events.close(max(0.5, stopping.left(WRITING_SECONDS)))
     log.info(
-        "worker %s has ended: %d done, %d retried, %d failed", worker.identity.name, worker.completed, worker.retried,
-        worker.failed, extra={"worker": worker.identity.name},
+        "worker %s has ended: %d done, %d retried, %d failed, %d cancelled", worker.identity.name, worker.completed,
+        worker.retried, worker.failed, worker.tally.cancelled, extra={"worker": worker.identity.name},
     )  # fmt: skip
 
 

@@ -37,6 +37,8 @@ Execute = Callable[[Attempt, SlotTask, float], Awaitable[Settlement | None]]
 
 
 class Attempts:
+    """The attempts of a worker, from their slot to the outbox."""
+
     def __init__(self, claimer: Claimer, outcomes: Outcomes, events: Events, stopping: Stopping) -> None:
         self.claimer, self.outcomes, self.events, self.stopping = claimer, outcomes, events, stopping
         self.ledger, self.bell, self.buffer, self.leases = claimer.ledger, claimer.bell, claimer.buffer, claimer.leases

@@ -98,7 +98,6 @@ BAD = [
 ]
 
 
-@pytest.mark.one_store
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
 async def test_a_bad_request_is_refused_and_changes_nothing(replicas: Replicas, http: Http) -> None:
     """A problem document of the four hundreds."""
@@ -109,7 +108,6 @@ async def test_a_bad_request_is_refused_and_changes_nothing(replicas: Replicas, 
     assert (await replicas.app.acounts()).total == 0
 
 
-@pytest.mark.one_store
 @pytest.mark.parametrize("replicas", ["sqlite"], indirect=True)
 async def test_bad_questions(replicas: Replicas, http: Http) -> None:
     """An id that is none, or not a plan's; a wait that makes no sense; no token, or another's."""

@@ -1,4 +1,5 @@
-"""PostgreSQL's dialect: arrays for many rows, locked rows are skipped, one statement ends many jobs."""
+"""PostgreSQL's dialect: arrays for many rows, locked rows are skipped, advisory locks for order keys, one statement
+ends many jobs."""
 
 from __future__ import annotations
 

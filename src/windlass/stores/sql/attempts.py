@@ -108,7 +108,7 @@ class Claims(Part):
 
 
 class Settlements(Part):
-    """Operations `settle` and `hand_over`."""
+    """Operations `settle` and `hand_over`; `end`, also for jobs that are cancelled or expire."""
 
     def __init__(self, dialect: Dialect, statuses: Statuses, dependents: Dependents) -> None:
         super().__init__(dialect)

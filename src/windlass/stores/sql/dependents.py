@@ -33,7 +33,8 @@ class Dependents(Part):
         self.statuses, self.enqueue, self.order_keys, self.hint = statuses, enqueue, order_keys, hint
 
     def end_skipped(self, settlements: Sequence[Settlement], *, alone: bool) -> Operation[set[UUID]]:
-        """Finish those of these jobs that have dependents; the ids of the others, which were refused."""
+        """End the jobs that the plain statement skipped: those that have dependents, or whose next job it cannot add.
+        The ids of the jobs that were refused."""
         statuses = yield from self.statuses.read([one.id for one in settlements], alone=alone)
         skipped = [one for one in settlements if _was_skipped(one, statuses.get(one.id))]
         refused = {one.id for one in settlements} - {one.id for one in skipped}

@@ -100,8 +100,8 @@ class SqliteConnections:
         elif not wanted and not self._has_logged_journal:
             self._has_logged_journal = True
             log.info(
-                "%s keeps its journal mode (%s): SQLite %s has a fault in WAL mode that 3.51.3 mends; "
-                "?journal_mode=wal in the URL overrides", self.path, current, sqlite3.sqlite_version,
+                "%s keeps its journal mode (%s), which is safe. WAL mode is faster, but SQLite %s has a fault in it "
+                "that 3.51.3 mends; ?journal_mode=wal in the URL overrides", self.path, current, sqlite3.sqlite_version,
             )  # fmt: skip
 
     def _its_writer(self) -> Writer:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ...errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from ...operation import Begin, Commit, Rows, Statement, Step, Unwilling
@@ -70,7 +71,8 @@ def mapped(path: str) -> Iterator[None]:
             ) from error
         if "no such table" in text or "no such column" in text:
             raise SchemaMismatch(f"{text} in {path}: run app.migrate(), or windlass migrate") from error
-        raise Unwilling(f"{path}: {text}") from error
+        folder = Path(path).parent
+        raise Unwilling(f"{path}: {text if folder.exists() else f'there is no folder {folder}'}") from error
     except (sqlite3.DataError, sqlite3.IntegrityError) as error:
         raise InvalidInput(f"SQLite cannot store this: {error}") from error
     except sqlite3.Error as error:
