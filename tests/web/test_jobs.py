@@ -106,6 +106,8 @@ async def test_filters(client: Client) -> None:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     assert [await found(queue="a"), await found(tenant="acme"), await found(type="greet")] == [1, 1, 2]
     assert [await found(type="other"), await found(status="running"), await found(since=tomorrow)] == [0, 0, 0]
+    assert [await found(state="pending"), await found(state="failed")] == [2, 0]
+    assert (await http.get("/v1/jobs", params={"state": "failed", "status": "pending"})).status_code == 422
 
 
 async def test_a_job_is_cancelled_brought_back_made_due_completed_and_deleted(client: Client) -> None:

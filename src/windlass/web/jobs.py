@@ -39,6 +39,7 @@ BEGINS_WITH_A_DATE = re.compile(r"[0-9]+-")  # no duration begins like this
 
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     status: State | None = None
+    state: Annotated[State, Meta(description="the same as `status`")] | None = None
     type: Name | None = None
     queue: Name | None = None
     tenant: Name | None = None
@@ -155,8 +156,10 @@ async def list_jobs(context: Context, query: JobQuery) -> JobPage:
     own = context.access.tenant
     if own is not None and query.tenant not in (None, own):
         raise Problem(HTTPStatus.FORBIDDEN, f"the token is not of tenant {query.tenant!r}")
+    if query.status and query.state not in (None, query.status):
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "`status` and `state` are the same, and differ here")
     page = await context.app.alist(
-        state=query.status, type=query.type, queue=query.queue, tenant=own or query.tenant, since=query.since,
+        state=query.status or query.state, type=query.type, queue=query.queue, tenant=own or query.tenant, since=query.since,
         limit=query.limit, cursor=query.cursor,
     )  # fmt: skip
     return {"jobs": [job_facts(job) for job in page], "next_cursor": page.next_cursor}
