@@ -1,5 +1,12 @@
 """The errors that users may catch. All of them are `WindlassError`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
 
 class WindlassError(Exception):
     """The base of all errors that Windlass raises on purpose."""
@@ -22,7 +29,11 @@ class ScheduleNotFound(WindlassError):
 
 
 class LeaseLost(WindlassError):
-    """This attempt no longer holds the lease of its job. Its write was refused."""
+    """This attempt no longer holds the lease of its job. Its write was refused. `token` is that of the attempt."""
+
+    def __init__(self, message: str = "", token: UUID | None = None) -> None:
+        super().__init__(message)
+        self.token = token
 
 
 class JobFailed(WindlassError):

@@ -133,8 +133,8 @@ async def test_a_slot_that_is_kept_while_jobs_are_prefetched_gets_a_last_attempt
     claim = claimer.claim
     handed: list[asyncio.Task[Attempt]] = []
 
-    async def as_the_slot_comes_free(queue: str, limit: int, *, prefetch: bool) -> list[Attempt]:
-        attempts = await claim(queue, limit, prefetch=prefetch)
+    async def as_the_slot_comes_free(queue: str, limit: int, *, prefetch: bool, **options: Any) -> list[Attempt]:
+        attempts = await claim(queue, limit, prefetch=prefetch, **options)
         if prefetch:
             busy.release()
             handed.append(asyncio.create_task(claimer.buffer.take()))

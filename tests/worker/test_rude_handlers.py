@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from windlass import Defaults, Fixed, JobFailed, Windlass
+from windlass import Defaults, Fixed, JobFailed, LeaseLost, Windlass
 
 
 @pytest.fixture
@@ -172,3 +175,38 @@ def test_a_job_of_a_new_queue_starts_before_all_others_of_many_queues(app: Windl
     _work(app)
     assert len(began) == 9001
     assert began.index("late") < 7000
+
+
+def test_a_handler_that_cancels_all_tasks_while_the_worker_stops_costs_no_other_job(tmp_path: Path) -> None:
+    app = Windlass(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.task(max_attempts=1)
+    async def slow() -> str:
+        await asyncio.sleep(1.0)
+        return "done"
+
+    @app.task(max_attempts=1)
+    async def rude() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            for task in asyncio.all_tasks():
+                if task is not asyncio.current_task() and task.get_name() != "windlass slot":
+                    task.cancel()
+
+    job, _ = slow.enqueue(), rude.enqueue()
+    app.run_worker(grace=5)
+    assert (job.refresh().state, job.refresh().output) == ("completed", "done")
+    app.close()
+
+
+def test_the_lost_lease_of_a_job_that_the_handler_has_claimed_is_an_error_like_any_other(app: Windlass) -> None:
+    @app.task(max_attempts=2)
+    def pulls() -> None:
+        raise LeaseLost("that of another attempt")
+
+    job = pulls.enqueue()
+    _work(app, queues=["default"])
+    with pytest.raises(JobFailed, match="that of another attempt"):
+        job.result()
+    assert job.refresh().attempt == 2

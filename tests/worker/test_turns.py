@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.worker.bell import NOTHING, Bell, Reason, Reasons
-from windlass.worker.ledger import Ledger, Place
+from windlass.worker.ledger import BYTES_AHEAD, Ledger, Place
 from windlass.worker.turn import PASSED_OVER_SECONDS, Turn
 
 POLL = 5.0
@@ -275,3 +275,21 @@ def test_until_idle_ends(slots: int, count: int) -> None:
     assert model.turn.all_slots_were_free
     assert not model.kinds & Reason.ENDED
     assert not model.turn.seems_locked(model.now)
+
+
+def test_inputs_that_wait_are_bounded_in_bytes() -> None:
+    ledger = Ledger(2)
+    ledger.ran(0.001)
+    places = ledger.take("a", 10)
+    assert ledger.room_ahead() > 0
+    for place in places:
+        place.hold(BYTES_AHEAD // 8)
+    assert ledger.room_ahead() == 0, "more than that many bytes wait"
+    for place in places[:4]:
+        place.start()
+        place.release()
+    places[4].release()
+    assert ledger.room_ahead() > 0
+    for place in places:
+        place.release()
+    assert ledger.waiting_bytes == 0

@@ -159,8 +159,8 @@ async def list_jobs(context: Context, query: JobQuery) -> JobPage:
     if query.status and query.state not in (None, query.status):
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "`status` and `state` are the same, and differ here")
     page = await context.app.alist(
-        state=query.status or query.state, type=query.type, queue=query.queue, tenant=own or query.tenant, since=query.since,
-        limit=query.limit, cursor=query.cursor,
+        state=query.status or query.state, type=query.type, queue=query.queue, tenant=own or query.tenant,
+        since=query.since, limit=query.limit, cursor=query.cursor,
     )  # fmt: skip
     return {"jobs": [job_facts(job) for job in page], "next_cursor": page.next_cursor}
 

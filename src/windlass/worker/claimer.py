@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..job import Job, NewJob
+from ..job import Job, NewJob, is_last_attempt
 from ..logs import Log
 from ..stores.store import ClaimRequest
 from .bell import ALWAYS, Reasons
@@ -58,18 +58,23 @@ class Claimer:
 
     async def fill_round(self, queues: Iterable[str], done: Iterable[str]) -> tuple[int, bool]:
         """Claim from the queues in turn, without those that are `done` and of which no more was heard: how many jobs,
-        and whether all queues had their turn. First come those that a hint has named, then those that were looked at
-        the longest time ago. While many queues have work, the round ends early: hints and admissions wait for it."""
+        and whether all queues had their turn. First come short queues that a hint has named, then those that were
+        claimed from the longest time ago: a busy queue must not starve the others. While many queues have work, the
+        round ends early: hints and admissions wait for it."""
         jobs, until = 0, time.monotonic() + ROUND_SECONDS
-        for cursor in sorted(map(self.cursor, queues), key=lambda cursor: (not cursor.hinted, cursor.looked_at)):
+        for cursor in sorted(map(self.cursor, queues), key=QueueCursor.turn):
             if cursor.queue in done and not cursor.hinted:
                 continue
             if jobs and time.monotonic() > until:
                 return jobs, False
-            cursor.looked_at = time.monotonic()
-            if cursor.is_worth_a_claim():
+            if self.ledger.room(cursor.queue) > 0 and cursor.is_worth_a_claim():
                 jobs += await self._fill_from(cursor.queue)
         return jobs, True
+
+    @property
+    def short_queues(self) -> frozenset[str]:
+        """Those of which the last claim took all jobs that it could: a new job there would start at once."""
+        return frozenset(queue for queue, cursor in self.cursors.items() if cursor.after is None)
 
     async def _fill_from(self, queue: str) -> int:
         """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,
@@ -79,9 +84,11 @@ class Claimer:
         wanted = self.ledger.room_for_slots(queue)  # perhaps for a slot that was kept meanwhile
         if wanted <= 0 or self.closed:
             return prefetched or 0
-        attempts = await self.claim(queue, wanted, prefetch=False)
+        kept = self.ledger.kept_slots > 0  # claims ahead have passed over last attempts: look from the start
+        attempts = await self.claim(queue, wanted, prefetch=False, from_start=kept)
         self.buffer.hand(attempts)
-        self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
+        if not any(is_last_attempt(attempt.job) for attempt in attempts):  # else more of them may wait
+            self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
         if prefetched is None and len(attempts) == wanted:
             prefetched = await self._prefetch(queue)
         return len(attempts) + (prefetched or 0)
@@ -94,9 +101,10 @@ class Claimer:
         self.buffer.put(attempts)
         return len(attempts)
 
-    async def claim(self, queue: str, limit: int, *, prefetch: bool) -> list[Attempt]:
+    async def claim(self, queue: str, limit: int, *, prefetch: bool, from_start: bool = False) -> list[Attempt]:
         """Up to `limit` attempts, each with its place. `prefetch`: they may wait, so last attempts are left alone."""
         cursor, token, began = self.cursor(queue), uuid4(), time.monotonic()
+        cursor.claimed_at = began
         request = ClaimRequest(
             queue=queue,
             limit=limit,
@@ -105,7 +113,7 @@ class Claimer:
             types=self.app.task_names,
             policies=self.app.policies,
             prefetch=prefetch,
-            after=cursor.position(began),
+            after=None if from_start else cursor.position(began),
             begun=False,
         )
         places = self.ledger.take(queue, limit)
@@ -129,7 +137,8 @@ class Claimer:
         attempts = []
         for job in jobs:
             attempt = Attempt(self.app, self.app.bind(job), token)
-            attempt.place = places.pop()
+            attempt.place = place = places.pop()
+            place.hold(len(job.input_json))
             attempts.append(attempt)
         self.leases.hold(attempts, began)
         return attempts

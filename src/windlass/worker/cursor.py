@@ -33,10 +33,14 @@ class QueueCursor:
     after: Position | None = None
     stuck: bool = False  # this worker cannot run any job that is due there
     hinted: bool = False  # a hint has named the queue since
-    looked_at: float = 0.0  # when a round last came to it
+    claimed_at: float = 0.0  # when a claim from it was last sent
     slots_served_at: float = 0.0  # when a claim last took any job, also last attempts
     _from_start_at: float = 0.0
     _took: float = 0.0
+
+    def turn(self) -> tuple[bool, float]:
+        """The lower, the sooner its turn in a round. A hint says nothing new of a queue that is known to be long."""
+        return not (self.hinted and self.after is None), self.claimed_at
 
     def is_worth_a_claim(self) -> bool:
         hinted, self.hinted = self.hinted, False

@@ -15,6 +15,7 @@ import msgspec
 AHEAD_SECONDS = 0.1  # of work that is prefetched
 MOST_AHEAD = 2000  # jobs that are prefetched, however short they are
 MOST_PER_CLAIM = 1000  # jobs of one claim ahead: with 500, a job cost server and worker a tenth more
+BYTES_AHEAD = 16 * 1024 * 1024  # of inputs: while more are here, none is prefetched. A claim may bring as much again
 WEIGHT = 0.05  # of the newest duration in the average
 UNLIMITED = 1_000_000
 
@@ -25,12 +26,20 @@ class Place(msgspec.Struct, eq=False):
     _ledger: Ledger | None
     _queue: str
     _running: bool = False
+    _bytes: int = 0
+
+    def hold(self, bytes: int) -> None:
+        """A job with an input of this size."""
+        if self._ledger is not None:
+            self._bytes = bytes
+            self._ledger.waiting_bytes += bytes
 
     def start(self) -> None:
         """Its handler is about to be called."""
         ledger = self._ledger
         if ledger is not None and not self._running:
             self._running = True
+            ledger.waiting_bytes -= self._bytes
             ledger.waiting -= 1
             ledger.running += 1
             ledger.started += 1
@@ -44,6 +53,7 @@ class Place(msgspec.Struct, eq=False):
             ledger.running -= 1
         else:
             ledger.waiting -= 1
+            ledger.waiting_bytes -= self._bytes
         if self._queue in ledger.limits:
             ledger.held[self._queue] -= 1
 
@@ -57,6 +67,7 @@ class Ledger:
         self.limits = {queue: limit for queue, limit in (limits or {}).items() if limit is not None}
         self.held: Counter[str] = Counter()  # places, of queues that have a limit
         self.waiting = 0  # places whose attempt has not started
+        self.waiting_bytes = 0  # of their inputs
         self.running = 0  # places whose attempt runs
         self.started = 0  # attempts, ever
         self.kept_slots = 0  # slots that wait for a last attempt, whatever is prefetched
@@ -97,6 +108,8 @@ class Ledger:
         """How many jobs may be claimed for the free slots, and ahead once half of the prefetched ones have started."""
         target = self.prefetch_target
         ahead = target - max(0, self.waiting - (self.slots - self.running))
+        if self.waiting_bytes > BYTES_AHEAD:
+            ahead = 0
         room = self.free_slots + (ahead if ahead * 2 >= target else 0)
         return min(room, self._left(queue), MOST_PER_CLAIM)
 

@@ -52,7 +52,7 @@ class Pump:
 
     async def _act(self, reasons: Reasons) -> Rest:
         self.claimer.wake(reasons)
-        plan = self.turn.plan(reasons, self.ledger, time.monotonic(), frozenset(self.claimer.cursors))
+        plan = self.turn.plan(reasons, self.ledger, time.monotonic(), self.claimer.short_queues)
         first = await self.claimer.fill(plan.first)
         if first and plan.only_first:
             return Rest(CHAIN_SECONDS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..attempt import Stop
 from ..errors import WindlassError
 from ..logs import Log, job_fields
 from .bell import Reason
+from .loops import keep_on
 from .stopping import ENDING_SECONDS, INTERRUPTED_SECONDS, WRITING_SECONDS
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
         worker.watchdog.arm(stopping.left(ENDING_SECONDS))
     try:
         if helpers:
-            await _wind_down(worker, pump=helpers[1])
+            await _insist(worker, lambda: _wind_down(worker, pump=helpers[1]))
     finally:
         worker.attempts.closed = worker.slots.ending = True
         for task in (*worker.slots.tasks, *helpers):
@@ -67,6 +69,34 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
         worker.stop_listening()
         worker.executor.close()
         worker.leases.stop_soon()
+    await _insist(worker, lambda: _take_leave(worker, helpers))
+    log.info(
+        "worker %s has ended: %d done, %d retried, %d failed, %d cancelled", worker.identity.name, worker.completed,
+        worker.retried, worker.failed, worker.tally.cancelled, extra={"worker": worker.identity.name},
+    )  # fmt: skip
+
+
+async def _insist(worker: Worker, work: Callable[[], Awaitable[None]]) -> None:
+    """Again, if a handler that cancels all tasks that it finds has cancelled it in a process of the worker's own."""
+    await keep_on(work, lambda: not worker.alone)
+
+
+async def _wind_down(worker: Worker, pump: asyncio.Task[None]) -> None:
+    stopping, name = worker.stopping, worker.identity.name
+    worker.pump.stop()
+    await _ended(pump, within=min(5.0, stopping.left(0.5)))
+    await _within(min(4.0, stopping.left(1.0)), _give_back_unanswered(worker))
+    log.info("worker %s claims no more", name, extra={"worker": name})
+    worker.attempts.give_back(worker.buffer.clear())
+    left = await _let_handlers_end(worker)
+    await _within(max(1.0, stopping.left(WRITING_SECONDS)), worker.outbox.drained())
+    if unwritten := len(worker.outbox.waiting) + worker.outbox.under_way:
+        log.error("%d outcomes could not be written; these jobs will run again", unwritten)
+    worker.left_behind += left + unwritten
+
+
+async def _take_leave(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
+    stopping = worker.stopping
     if helpers:
         await asyncio.wait(helpers, timeout=0.5)
     await asyncio.to_thread(worker.leases.stop, 0.5)
@@ -74,25 +104,6 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
         within = max(0.5, stopping.left(WRITING_SECONDS)) if helpers else UNOPENED_SECONDS
         await asyncio.wait_for(worker.maintenance.farewell(), within)
     await worker.events.close(max(0.5, stopping.left(WRITING_SECONDS)))
-    log.info(
-        "worker %s has ended: %d done, %d retried, %d failed, %d cancelled", worker.identity.name, worker.completed,
-        worker.retried, worker.failed, worker.tally.cancelled, extra={"worker": worker.identity.name},
-    )  # fmt: skip
-
-
-async def _wind_down(worker: Worker, pump: asyncio.Task[None]) -> None:
-    stopping, name = worker.stopping, worker.identity.name
-    worker.pump.stop()
-    await _ended(pump, within=min(5.0, stopping.left(0.5)))
-    await _ended(asyncio.create_task(_give_back_unanswered(worker)), within=min(4.0, stopping.left(1.0)))
-    log.info("worker %s claims no more", name, extra={"worker": name})
-    worker.attempts.give_back(worker.buffer.clear())
-    await _let_handlers_end(worker)
-    drained = asyncio.create_task(worker.outbox.drained())
-    await _ended(drained, within=max(1.0, stopping.left(WRITING_SECONDS)))
-    if unwritten := len(worker.outbox.waiting) + worker.outbox.under_way:
-        log.error("%d outcomes could not be written; these jobs will run again", unwritten)
-        worker.left_behind += unwritten
 
 
 async def _give_back_unanswered(worker: Worker) -> None:
@@ -107,8 +118,8 @@ async def _give_back_unanswered(worker: Worker) -> None:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _let_handlers_end(worker: Worker) -> None:
-    """First by themselves, then interrupted. The worker leaves the others behind, and their leases fence them."""
+async def _let_handlers_end(worker: Worker) -> int:
+    """First by themselves, then interrupted. How many the worker leaves behind: their leases fence them."""
     stopping = worker.stopping
     await _all_ended(worker, stopping.left(0.0), unless_hurried=True)
     for attempt in list(worker.running):
@@ -118,12 +129,12 @@ async def _let_handlers_end(worker: Worker) -> None:
     worker.executor.close()
     await worker.slots.end(0.5)
     left = [attempt for attempt in still if attempt in worker.running or attempt.interrupter is not None]
-    worker.left_behind += len(left)
     for attempt in left:
         log.error(
             "job %s does not end; it is left behind, and another worker will run it again", attempt.job.id,
             extra=job_fields(attempt.job),
         )  # fmt: skip
+    return len(left)
 
 
 async def _all_ended(worker: Worker, seconds: float, *, unless_hurried: bool = False) -> None:
@@ -138,3 +149,10 @@ async def _ended(task: asyncio.Task[Any], within: float) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=1.0)
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """In this task: another could be cancelled by a handler, and would then seem to have ended."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work

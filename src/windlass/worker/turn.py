@@ -83,9 +83,9 @@ class Turn:
 
     # The turn, step by step
 
-    def plan(self, reasons: Reasons, ledger: Ledger, now: float, known: frozenset[str]) -> Plan:
-        """`known`: the queues that this worker has a cursor for."""
-        first = (reasons.chains | reasons.hinted) & known
+    def plan(self, reasons: Reasons, ledger: Ledger, now: float, short: frozenset[str]) -> Plan:
+        """`short`: the queues of which the last claim took all jobs that it could."""
+        first = (reasons.chains | reasons.hinted) & short
         return Plan(
             first=tuple(sorted(first)) if ledger.free_slots else (),
             only_first=bool(reasons.chains) and not reasons.kinds & BEYOND_CHAINS and now < self.look_round_at,
