@@ -5,33 +5,45 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import io
 import os
+import pickle
 import select
 import signal
 import sys
 import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
 
+import msgspec
+
 from ..attempt import Attempt, current
 from ..block import BlockConflict, BlockRefused
-from ..errors import WindlassError
-from ..job import is_last_attempt
-from ..outcome import Cancel, Continue, Fail, Retry, Snooze, describe_error
+from ..errors import InvalidInput, WindlassError
+from ..job import Job, JobError, is_last_attempt
+from ..outcome import Cancel, Continue, Fail, Retry, Snooze, describe_error, name_of
 from ..task import Task
 from .watchdog import die_with_parent
 
+OUTCOMES = (Cancel, Snooze, Fail, Retry)  # a class that has two of them as bases means the first
+
 
 class _ChildAttempt(Attempt, kw_only=True):
-    """The attempt as the child sees it: its reports go to the worker."""
+    """The attempt as the child sees it: its reports go to the worker. The child converts and checks them, so that an
+    error reaches the handler, as it does in a thread."""
 
     line: _Line
 
     def progress(self, fraction: float, text: str = "") -> None:
-        self.line.send("progress", (fraction, text))
+        super().progress(fraction, text)
+        notes = self._note()
+        self.line.send("progress", (notes.fraction, notes.text))
 
     def log(self, text: str) -> None:
-        self.line.send("log", text)
+        super().log(text)
+        self.line.send("log", self._note().log[-1].text)
 
     def say_ready(self) -> None:
         self.line.send("ready", None)
@@ -47,8 +59,36 @@ class _Line:
 
     def send(self, kind: str, value: Any) -> None:
         if os.getpid() == self.process:
+            message = _pickled((self.token, kind, value))
             with self.lock:
-                self.pipe.send((self.token, kind, value))
+                self.pipe.send_bytes(message)
+
+
+class _Pickler(pickle.Pickler):
+    """For values that name jobs, moments and labels. A job has its app, and a timezone or a mapping may be of any
+    class: some of them cannot be pickled, and the worker does not need them."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Job):
+            return msgspec.structs.replace(value, _app=None).__reduce__()
+        if isinstance(value, datetime) and value.tzinfo not in (None, UTC):
+            return value.astimezone(UTC).__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+        if isinstance(value, Mapping):
+            return dict, (dict(value),)
+        return NotImplemented
+
+
+def _pickled(message: tuple[Any, ...]) -> bytes:
+    """As `Connection.recv` reads it. An object that can be pickled but not unpickled is refused here."""
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump(message)
+        pickle.loads(file.getvalue())  # noqa: S301 - written here
+    except Exception as error:
+        raise InvalidInput(
+            f"a value of the handler cannot be sent from its child process to the worker: {describe_error(error)}"
+        ) from error
+    return file.getvalue()
 
 
 def serve(pipe: Connection, parent: int) -> None:
@@ -79,7 +119,10 @@ def serve(pipe: Connection, parent: int) -> None:
         if os.getpid() != line.process:
             os._exit(1)  # a copy that the handler has made and forgotten to end
         settled, settlement = (False, None) if attempt is None else (attempt.settled, attempt.unconfirmed_settlement)
-        line.send("ended", (answer, settled, settlement))
+        try:
+            line.send("ended", (answer, settled, settlement))
+        except InvalidInput as error:
+            line.send("ended", (_ended_badly(error, task), settled, None))
 
 
 def _ignore(_number: int, _frame: object) -> None:
@@ -128,10 +171,29 @@ def _call(task: Task[..., Any], attempt: _ChildAttempt, pipe: Connection) -> tup
 
 def _ended_badly(error: BaseException, task: Task[..., Any] | None) -> tuple[str, Any]:
     """How the handler ended, as plain data: its exception might not survive pickling."""
-    if isinstance(error, Retry | Snooze):
-        return type(error).__name__, (str(error), error.after, error.at)
+    try:
+        return _described(error, task)
+    except BaseException:  # raised by the exception's own methods
+        described = JobError(name_of(error), "the worker could not tell how the attempt ended")
+        return "error", (described, True)
+
+
+def _described(error: BaseException, task: Task[..., Any] | None) -> tuple[str, Any]:
+    """A subclass of an outcome is sent as the outcome, with a description that has the name of the subclass."""
     if isinstance(error, BlockConflict):
         return "BlockConflict", (str(error), error.in_settlement)
-    if isinstance(error, Fail | Cancel | BlockRefused):
-        return type(error).__name__, (str(error),)
+    if isinstance(error, BlockRefused):
+        return "BlockRefused", (str(error),)
+    for kind in OUTCOMES:
+        if isinstance(error, kind):
+            return kind.__name__, (describe_error(error), *_moment(error))
     return "error", (describe_error(error), task is None or task.retry_rules.allow(error))
+
+
+def _moment(error: BaseException) -> tuple[Any, Any]:
+    """When the job runs again. A subclass of `Retry` may lack the attributes: then the backoff of the job says it."""
+    if isinstance(error, Snooze):
+        return error.after, error.at
+    if isinstance(error, Retry):
+        return getattr(error, "after", None), getattr(error, "at", None)
+    return None, None

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -21,10 +22,10 @@ from ..app import Windlass
 from ..attempt import Attempt
 from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
-from ..job import is_last_attempt
-from ..outcome import Cancel, Continue, Described, Fail, Interruption, Retry, Snooze
+from ..job import JobError, is_last_attempt
+from ..outcome import Continue, Described, Interruption, Snooze
 from ..task import Task
-from .child import serve
+from .child import OUTCOMES, serve
 from .threads import Threads
 
 NO_CHILD_SECONDS = 5.0  # until a job is tried again whose children died before they had it
@@ -227,16 +228,22 @@ async def _awaited(begin: Callable[[], Awaitable[None]]) -> None:
     await begin()
 
 
+class _FromChild(Described):
+    """An outcome that a handler raised in a child. Its record has the name and the traceback that the child saw."""
+
+    def __init__(self, error: JobError, after: float | None, at: datetime | None) -> None:
+        Exception.__init__(self, error.message)
+        self.error, self.retryable, self.after, self.at = error, True, after, at
+
+
+_outcomes = {kind.__name__: type(kind.__name__, (_FromChild, kind), {}) for kind in OUTCOMES}
+
+
 def _raised(kind: str, value: Any) -> BaseException:
-    if kind in ("Retry", "Snooze"):
-        reason, after, at = value
-        return {"Retry": Retry, "Snooze": Snooze}[kind](reason, after=after, at=at)
+    if kind in _outcomes:
+        return cast("BaseException", _outcomes[kind](*value))
     if kind == "BlockConflict":
-        message, in_settlement = value
-        return BlockConflict(message, in_settlement=in_settlement)
+        return BlockConflict(value[0], in_settlement=value[1])
     if kind == "BlockRefused":
         return BlockRefused(*value)
-    if kind in ("Fail", "Cancel"):
-        return {"Fail": Fail, "Cancel": Cancel}[kind](*value)
-    described, retryable = value
-    return Described(described, retryable=retryable)
+    return Described(value[0], retryable=value[1])

@@ -9,11 +9,16 @@ import asyncio
 import contextvars
 import ctypes
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from ..attempt import Attempt
+
+AGAIN_SECONDS = 1.0  # between looks whether an interruption was lost, and must be raised again
+
+_lost: set[int] = set()  # threads in which Python has ignored an interruption
 
 
 class Interruption(BaseException):
@@ -81,6 +86,8 @@ class Threads:
         """In the loop."""
         call.ended = True
         self._running -= 1
+        if call.timer is not None:
+            call.timer.cancel()
         if call.waiter is not None and not call.waiter.done():
             call.waiter.set_result(None)
 
@@ -102,6 +109,7 @@ class _Call:
         self.error: BaseException | None = None
         self.ended = False  # as the loop knows it
         self.waiter: asyncio.Future[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None  # once it is interrupted
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._interrupted = False
@@ -123,12 +131,52 @@ class _Call:
             with self._lock:
                 self._thread = None
                 _raise_in(threading.get_ident(), None)  # too late now: it would hit whatever this thread does next
+                if _lost:
+                    _lost.discard(threading.get_ident())
 
     def interrupt(self) -> None:
+        """In the loop. A handler that catches the interruption is not interrupted again; if Python has ignored it, it
+        is raised once more."""
         with self._lock:
-            if self._thread is not None and not self._interrupted:
-                _raise_in(self._thread, Interruption)
+            if self._interrupted:
+                return
             self._interrupted = True
+            if self._thread is not None:
+                _LossHook.install()
+                _raise_in(self._thread, Interruption)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self.timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._interrupt_again)
+
+    def _interrupt_again(self) -> None:
+        with self._lock:
+            if self._thread in _lost:
+                _lost.discard(self._thread)
+                _LossHook.install()
+                _raise_in(self._thread, Interruption)
+        self._look_again()
+
+
+class _LossHook:
+    """Python ignores an exception that leaves `__del__` or a weakref callback, and only reports it to
+    `sys.unraisablehook`. This hook calls the hook of the program, then it notes a lost interruption."""
+
+    def __init__(self, before: Callable[[sys.UnraisableHookArgs], Any]) -> None:
+        self._before = before
+
+    def __call__(self, unraisable: sys.UnraisableHookArgs) -> None:
+        try:
+            self._before(unraisable)
+        finally:  # last: an interruption in this hook would be lost for good
+            if unraisable.exc_type is Interruption:
+                _lost.add(threading.get_ident())
+
+    @classmethod
+    def install(cls) -> None:
+        """At each interruption, as the program may have set another hook meanwhile."""
+        if not isinstance(sys.unraisablehook, cls):
+            sys.unraisablehook = cls(sys.unraisablehook)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
