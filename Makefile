@@ -33,7 +33,7 @@ example: .venv/development ## one of examples/, by its name: make example NAME=s
 
 test: .venv/development ## all tests, on real servers; ARGUMENTS="-k name" chooses among them
 	@tests/packages
-	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m pytest -n 4 --dist worksteal $(ARGUMENTS)
+	$(bin)/python -m tests.servers --in-memory -- $(bin)/python -m pytest -n 5 --dist worksteal $(ARGUMENTS)
 
 test-quick: .venv/development ## the tests that need no server, in a minute: values, the pure parts of the worker, SQLite
 	TMPDIR=$(firstword $(wildcard /dev/shm) /tmp) $(bin)/python -m pytest -q -n 2 -o tmp_path_retention_policy=none \

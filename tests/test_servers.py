@@ -60,7 +60,8 @@ def test_mongodb_has_transactions(fresh_mongodb_url: str) -> None:
 
 
 @pytest.mark.parametrize("attempt", ["first", "second"])
-def test_each_test_has_a_database_of_its_own(store_url: str, attempt: str) -> None:
+def test_each_test_has_a_database_of_its_own(empty_store_url: str, attempt: str) -> None:
+    store_url = empty_store_url
     if store_url.startswith("sqlite:"):
         assert not Path(store_url.removeprefix("sqlite:///")).exists()
     elif store_url.startswith("postgresql:"):

@@ -94,8 +94,9 @@ class Buffer:
 
     def pop(self) -> Attempt | None:
         """The next attempt, if a slot need not wait for one."""
-        if not self.items or self._keep:
-            return None
+        return None if not self.items or self._keep else self._next()
+
+    def _next(self) -> Attempt:
         attempt = self.items.popleft()
         self._popped += 1
         if len(self.items) == self._low:
@@ -120,7 +121,7 @@ class Buffer:
                     with contextlib.suppress(ValueError):
                         self._slots.remove(future)
                 raise
-        return self.pop() or self.items.popleft()
+        return self._next()
 
     def stale(self) -> list[Attempt]:
         """Take out all attempts if no slot has taken one for a while: the attempts that run take longer than expected.

@@ -31,6 +31,7 @@ class Claimer:
         self.app, self.buffer, self.leases, self.events, self.name = app, buffer, leases, events, name
         self.ledger, self.bell = buffer.ledger, buffer.bell
         self.closed = False
+        self.slots_to_keep = 1  # for last attempts, when it is time for them
         self.nothing_waits = False  # the last look claimed all jobs that it found
         self.all_queues = queues is None
         self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
@@ -87,7 +88,10 @@ class Claimer:
         kept = self.ledger.kept_slots > 0  # claims ahead have passed over last attempts: look from the start
         attempts = await self.claim(queue, wanted, prefetch=False, from_start=kept)
         self.buffer.hand(attempts)
-        if not any(is_last_attempt(attempt.job) for attempt in attempts):  # else more of them may wait
+        if any(is_last_attempt(attempt.job) for attempt in attempts):  # more of them may wait
+            self.slots_to_keep = min(2 * self.slots_to_keep, max(1, self.ledger.slots // 2))
+        else:
+            self.slots_to_keep = 1
             self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
         if prefetched is None and len(attempts) == wanted:
             prefetched = await self._prefetch(queue)

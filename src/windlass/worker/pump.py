@@ -70,7 +70,7 @@ class Pump:
             turn = turn.found_queues(bool(queues), time.monotonic())
         room = first + self.ledger.room()
         if plan.keep_slot:
-            self.buffer.keep_slots(1)
+            self.buffer.keep_slots(self.claimer.slots_to_keep)
         jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
         self.buffer.release_kept()
         turn = turn.claimed(room, first + jobs, saw_all)

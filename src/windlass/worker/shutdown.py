@@ -72,7 +72,7 @@ async def shut_down(worker: Worker, helpers: list[asyncio.Task[None]]) -> None:
     await _insist(worker, lambda: _take_leave(worker, helpers))
     log.info(
         "worker %s has ended: %d done, %d retried, %d failed, %d cancelled", worker.identity.name, worker.completed,
-        worker.retried, worker.failed, worker.tally.cancelled, extra={"worker": worker.identity.name},
+        worker.retried, worker.tally.failed, worker.tally.cancelled, extra={"worker": worker.identity.name},
     )  # fmt: skip
 
 

@@ -191,9 +191,9 @@ class Worker:
 
     @property
     def leaves_nothing(self) -> bool:
-        """It holds no job: if the process ended now, no job would wait for its lease to end."""
+        """It has run no job, and holds none: if the process ended now, no job would wait for its lease to end."""
         is_open = hasattr(self, "outbox")
-        is_clean = self.ledger.is_empty and not self.left_behind
+        is_clean = not self.started and self.ledger.is_empty and not self.left_behind
         return is_clean and not (is_open and (self.claimer.unanswered or not self.outbox.is_empty))
 
     @property
@@ -206,7 +206,7 @@ class Worker:
 
     @property
     def failed(self) -> int:
-        return self.tally.failed
+        return self.tally.failed + self.tally.cancelled
 
     @property
     def retried(self) -> int:
