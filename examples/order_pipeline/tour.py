@@ -57,8 +57,9 @@ async def _return_late(lost: list[Attempt]) -> dict[str, int]:
 
 
 async def _count_twice(pipeline: Pipeline) -> tuple[int, int]:
-    """Ask for two counts at once, and for a third one later. Return the number of chains after each. The queue is paused
-    meanwhile: a quick worker would finish the first count before the second is asked for."""
+    """Ask for two counts at once, and for a third one later. Return the number of chains after each.
+
+    The queue is paused at first: a quick worker would finish the first count before the second is asked for."""
     await pipeline.app.apause(pipeline.stocktake.queue)
     counts = [await pipeline.count("desk") for _ in range(2)]
     await pipeline.app.aresume(pipeline.stocktake.queue)
