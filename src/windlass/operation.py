@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, 
 from dataclasses import dataclass, field
 from functools import wraps
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from .errors import InvalidInput, StoreUnavailable, WindlassError
 from .policy import UNSET, Unset
@@ -208,12 +208,17 @@ def _drive(steps: Generator[Any, Any, T], perform: Callable[[Any], Any], passed:
 async def _adrive(
     steps: Generator[Any, Any, T], perform: Callable[[Any], Awaitable[Any]], passed: type[BaseException]
 ) -> T:
-    """`_drive`, awaited."""
+    """`_drive`, awaited. In Python 3.11 `asyncio.wait_for` sometimes loses a cancellation, and drivers use it: a
+    cancellation that came during a step and was not raised is raised here."""
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
         step = next(steps)
         while True:
             try:
+                cancellations = task.cancelling()
                 answer = await perform(step)
+                if task.cancelling() > cancellations:
+                    raise asyncio.CancelledError
             except passed as error:
                 step = steps.throw(error)
             else:

@@ -88,7 +88,8 @@ class Alarm:
         self._loop = asyncio.get_running_loop()
         if not self._rung.is_set():  # from here on, a ring reaches the loop
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._woken.wait()
         self.clear()
 
 

@@ -241,6 +241,7 @@ def test_a_worker_without_jobs_exits_with_0_although_the_store_does_not_answer(
 ) -> None:
     process = on_sqlite.worker("idle")
     on_sqlite.until(lambda: on_sqlite.app.workers())
+    time.sleep(2)  # its first look at its queue ends: a claim that has no answer yet may take a job
     lock = sqlite3.connect(fresh_sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
     lock.execute("BEGIN EXCLUSIVE")
     try:

@@ -50,9 +50,11 @@ class Events:
                 yield await self._stats()
             while True:
                 try:
-                    yield await asyncio.wait_for(queue.get(), ALIVE_SECONDS)
+                    async with asyncio.timeout(ALIVE_SECONDS):
+                        event = await queue.get()
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    event = b": still here\n\n"
+                yield event
         finally:
             self.clients.discard(queue)
             if not self.clients:

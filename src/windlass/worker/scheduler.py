@@ -124,7 +124,8 @@ class Scheduler:
 
     async def rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
 
     def heard(self, hint: Hint | None) -> None:
         """On the listener's thread: a schedule has changed, or perhaps one has."""

@@ -102,7 +102,8 @@ async def _take_leave(worker: Worker, helpers: list[asyncio.Task[None]]) -> None
     await asyncio.to_thread(worker.leases.stop, 0.5)
     with contextlib.suppress(Exception):  # other workers strike it off the list when its heartbeat is late
         within = max(0.5, stopping.left(WRITING_SECONDS)) if helpers else UNOPENED_SECONDS
-        await asyncio.wait_for(worker.maintenance.farewell(), within)
+        async with asyncio.timeout(within):
+            await worker.maintenance.farewell()
     await worker.events.close(max(0.5, stopping.left(WRITING_SECONDS)))
 
 
