@@ -72,7 +72,7 @@ class Attempt(msgspec.Struct, eq=False):
     # Settled in the caller's transaction, which may still be rolled back. If `settled` is True, it was committed.
     unconfirmed_settlement: Settlement | None = None
     _cancel_requested: bool | None = None  # as the last renewal has said
-    _notes: Notes | None = None
+    notes: Notes | None = None  # progress and log of this attempt
     _renewed_until: datetime | None = None
 
     @property
@@ -132,20 +132,18 @@ class Attempt(msgspec.Struct, eq=False):
         self.noted = True
 
     def _note(self) -> Notes:
-        if self._notes is None:
-            self._notes = msgspec.structs.replace(self.job.notes, log=list(self.job.notes.log))
-        return self._notes
+        if self.notes is None:
+            self.notes = msgspec.structs.replace(self.job.notes, log=list(self.job.notes.log))
+        return self.notes
 
     def _written_notes(self) -> str | None:
-        return None if self._notes is None else msgspec.json.encode(self._notes).decode()
+        return None if self.notes is None else msgspec.json.encode(self.notes).decode()
 
     def renewed(self, until: datetime) -> None:
         self._renewed_until = until
 
     def renewing(self) -> Lease:
-        return (
-            self.lease if self._notes is None else msgspec.structs.replace(self.lease, progress=self._written_notes())
-        )
+        return self.lease if self.notes is None else msgspec.structs.replace(self.lease, progress=self._written_notes())
 
     def note_to_write(self) -> Note | None:
         """Progress and log that are to be written now."""
@@ -154,7 +152,7 @@ class Attempt(msgspec.Struct, eq=False):
         return None if written is None else Note(self.job.id, self.token, written)
 
     def with_notes(self, settlement: Settlement) -> Settlement:
-        if self._notes is None:
+        if self.notes is None:
             return settlement
         return msgspec.structs.replace(settlement, progress=self._written_notes())
 

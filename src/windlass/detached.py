@@ -25,7 +25,7 @@ class DetachedAttempt(Attempt):
     def of(app: Windlass | None, task: str) -> DetachedAttempt:
         nothing: Any = None  # stands for a missing field: to read it raises
         return DetachedAttempt(
-            app or nothing, nothing, nothing, _notes=Notes(), _cancel_requested=False, name_of_task=task
+            app or nothing, nothing, nothing, notes=Notes(), _cancel_requested=False, name_of_task=task
         )
 
     def __getattribute__(self, name: str) -> Any:

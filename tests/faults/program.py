@@ -19,9 +19,9 @@ import msgspec
 
 from windlass import Attempt, Windlass
 from windlass.stores.store import Refusal
-from windlass.worker.outbox import NextJob
+from windlass.worker.hand_over import NextJob
+from windlass.worker.unwritten import Ended
 from windlass.worker.worker import Worker
-from windlass.worker.writer import Ended
 
 from .history import Event, History
 

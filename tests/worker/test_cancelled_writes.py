@@ -13,7 +13,7 @@ from windlass import Continue, StoreUnavailable, Windlass
 from windlass.errors import InvalidInput
 from windlass.operation import Unwilling
 from windlass.stores.store import HandedOver
-from windlass.worker.writer import Ended
+from windlass.worker.unwritten import Ended
 
 from .conftest import until
 
@@ -40,7 +40,7 @@ async def test_outcomes_that_are_written_or_wait_apart_are_not_sent_again(
     jobs = await app.aenqueue_many([work.call() for _ in range(JOBS)])
     async with app.worker(concurrency=JOBS) as worker:
         await until(lambda: len(worker.running) == JOBS)
-        send = worker.outbox.writer.send
+        send = worker.outbox.unwritten.send
 
         async def sending(batch: list[Ended]) -> None:
             has_locked = any(settlement.id == jobs[0].id for _, settlement in batch)
@@ -56,8 +56,9 @@ async def test_outcomes_that_are_written_or_wait_apart_are_not_sent_again(
         async def locked(batch: list[Ended]) -> set[UUID]:
             return {jobs[0].id} if way == "apart" else set()
 
-        monkeypatch.setattr(worker.outbox.writer, "send", sending)
-        monkeypatch.setattr(worker.outbox.writer, "locked", locked)
+        monkeypatch.setattr(worker.outbox, "_send", sending)
+        monkeypatch.setattr(worker.outbox.unwritten, "send", sending)
+        monkeypatch.setattr(worker.outbox.unwritten, "locked", locked)
         ready.set()
         await asyncio.wait_for(waits.wait(), 30)
         cancel_outbox()

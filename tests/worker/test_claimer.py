@@ -16,11 +16,11 @@ from windlass.stores.store import ClaimRequest
 from windlass.worker.bell import ALWAYS, Bell
 from windlass.worker.buffer import Buffer
 from windlass.worker.claimer import Claimer
-from windlass.worker.cursor import Unanswered
 from windlass.worker.events import Events
 from windlass.worker.leases import Leases
 from windlass.worker.ledger import Ledger
 from windlass.worker.pump import Pump
+from windlass.worker.unanswered import Unanswered
 
 from .conftest import until
 

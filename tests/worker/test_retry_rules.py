@@ -10,7 +10,7 @@ import pytest
 from windlass import Attempt, Fail, InvalidInput, Job, Retry, Snooze, Windlass
 from windlass.outcome import LeaseExpired
 from windlass.retrying import retry_rules
-from windlass.worker.executor import TimedOut
+from windlass.worker.endings import TimedOut
 from windlass.worker.processes import ProcessDied
 
 from . import children

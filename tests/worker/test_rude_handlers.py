@@ -114,7 +114,7 @@ async def test_a_job_whose_task_is_cancelled_again_and_again_fails_in_the_end(
 
 
 def test_a_handler_for_which_there_is_no_thread_has_not_begun(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.worker.handlers.THREADLESS_SECONDS", 0.05)
+    monkeypatch.setattr("windlass.worker.executor.THREADLESS_SECONDS", 0.05)
     start, refused = threading.Thread.start, [3]
 
     def scarce(thread: threading.Thread) -> None:

@@ -4,23 +4,78 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
 from ..job import Job, NewJob, is_last_attempt
 from ..logs import Log
-from ..stores.store import ClaimRequest
+from ..stores.store import ClaimRequest, Position
 from .bell import ALWAYS, Reasons
 from .buffer import Buffer
-from .cursor import FORGET_SECONDS, QueueCursor, Unanswered
 from .events import Events
 from .leases import Leases
 from .ledger import Place
+from .turn import LAST_ATTEMPTS_SECONDS
+from .unanswered import Unanswered
 
 log = Log("windlass.worker")
 
+FRESH_SECONDS = 0.1
+TIMES = 10
 ROUND_SECONDS = 0.1  # for claims from many queues in one turn
+
+
+@dataclass
+class QueueCursor:
+    """Where the last claim from a queue ended.
+
+    Dead index entries pile up before the first live job while an old snapshot is open on the server: a claim that
+    starts at the cursor skips them. Claims start from the very beginning often enough that late commits and higher
+    priorities do not starve.
+    """
+
+    queue: str
+    seen_at: float = 0.0  # when a look last saw a job in it
+    after: Position | None = None
+    stuck: bool = False  # this worker cannot run any job that is due there
+    hinted: bool = False  # a hint has named the queue since
+    claimed_at: float = 0.0  # when a claim from it was last sent
+    slots_served_at: float = 0.0  # when a claim last took any job, also last attempts
+    _from_start_at: float = 0.0
+    _took: float = 0.0
+
+    def turn(self) -> tuple[bool, float]:
+        """The lower, the sooner its turn in a round. A hint says nothing new of a queue that is known to be long."""
+        return not (self.hinted and self.after is None), self.claimed_at
+
+    def is_worth_a_claim(self) -> bool:
+        hinted, self.hinted = self.hinted, False
+        return hinted or not self.stuck
+
+    def wake(self) -> None:
+        """A hint names this queue. The job may be for later, so the queue is claimed from until that proves useless."""
+        self.hinted, self.stuck = True, False
+
+    def is_long(self, now: float) -> bool:
+        """The last claim found as many jobs as it wanted. Not when it is time to look for last attempts."""
+        return self.after is not None and now - self.slots_served_at < LAST_ATTEMPTS_SECONDS
+
+    def position(self, now: float) -> Position | None:
+        stale = now - self._from_start_at > max(FRESH_SECONDS, TIMES * self._took)
+        return None if stale else self.after
+
+    def claimed(self, jobs: list[Job], wanted: int, began: float, now: float, *, from_start: bool) -> None:
+        if from_start:
+            self._from_start_at, self._took = now, now - began
+        if len(jobs) < wanted:
+            self.after = None
+        else:
+            last = jobs[-1]
+            self.after = Position(-last.priority, last.run_at, last.id)
+        if jobs:
+            self.stuck, self.seen_at = False, now
 
 
 class Claimer:
@@ -36,7 +91,6 @@ class Claimer:
         self.all_queues = queues is None
         self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
         self.unanswered: list[Unanswered] = []
-        self._told_stuck: set[str] = set()
 
     def serves(self, queue: str) -> bool:
         return self.all_queues or queue in self.cursors
@@ -122,9 +176,7 @@ class Claimer:
         )
         places = self.ledger.take(queue, limit)
         unanswered = Unanswered(token, queue, began)
-        self.unanswered.append(
-            unanswered
-        )  # until there is an answer: the server may carry it out whatever happens here
+        self.unanswered.append(unanswered)  # until the answer is here: the server may carry it out in any case
         try:
             jobs = await self.app.arun_for_worker(lambda: self.app.store.claim(request))
             answered = time.monotonic()
@@ -177,51 +229,3 @@ class Claimer:
                     "%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name}
                 )
                 take(self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new))))
-
-    # Looks at the queues
-
-    async def admit(self) -> bool:
-        """Admit jobs with blockers or an order key, also those that were enqueued in your transactions: whether locks
-        of other transactions keep some out."""
-        try:
-            while (admitted := await self.app.arun_for_worker(self.app._admit)).jobs:
-                self.wake(Reasons(hinted=frozenset(admitted.queues)))
-        except Exception as error:  # jobs that are not admitted block no others
-            log.warning("arriving jobs could not be admitted, which is tried again: %s", error)
-            return True
-        return admitted.left > 0
-
-    async def find_queues(self) -> list[str]:
-        """The queues in which jobs wait. The worker forgets the others after a while."""
-        names = await self.app.arun_for_worker(self.app.store.live_queues)
-        now = time.monotonic()
-        for queue in names:
-            self.cursor(queue).seen_at = now
-        for cursor in list(self.cursors.values()):
-            if now - cursor.seen_at > FORGET_SECONDS:
-                del self.cursors[cursor.queue]
-        return names
-
-    async def next_due(self) -> float | None:
-        """Seconds until the first job of a known queue is due; None if no job waits there."""
-        queues = [cursor.queue for cursor in self.cursors.values() if not cursor.stuck]
-        return await self.app.arun_for_worker(lambda: self.app.store.next_due(queues))
-
-    async def find_stuck(self, *, again: bool) -> bool:
-        """Find the queues in which this worker cannot run any job that is due. It leaves them alone until a hint, or a
-        poll: each claim would read all of their jobs. `again`: only those that were stuck at the last look."""
-        queues = [cursor.queue for cursor in self.cursors.values() if cursor.stuck or not again]
-        if not queues:
-            return False
-        types = self.app.task_names
-        stuck = set(await self.app.arun_for_worker(lambda: self.app.store.stuck(queues, types)))
-        for queue in queues:
-            cursor = self.cursor(queue)
-            cursor.stuck = queue in stuck and not cursor.hinted  # by a hint that came meanwhile
-            if cursor.stuck and queue not in self._told_stuck:
-                self._told_stuck.add(queue)
-                log.warning(
-                    "jobs are due in the queue %r, and this worker can run none of them: it has no tasks of their "
-                    "names, or the queue is paused (app.explain(id) says which)", queue, extra={"worker": self.name},
-                )  # fmt: skip
-        return bool(stuck)

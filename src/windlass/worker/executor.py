@@ -1,66 +1,65 @@
 """One attempt, in a line: decode, call, encode, decide.
 
-Every end becomes a settlement: no exception of a handler gets past this module.
+Every end becomes a settlement: no exception of a handler gets past this module. Async handlers run in the loop, in the
+slot's own task; sync ones in threads; those of `isolation="process"` in child processes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import time
-from collections.abc import Awaitable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..app import Windlass
-from ..attempt import Attempt, Stop, current
+from ..attempt import Attempt, current
 from ..block import BlockConflict, BlockRefused
 from ..call import Call
-from ..errors import InvalidInput, LeaseLost
+from ..errors import InvalidInput
 from ..job import Job
 from ..lifecycle import COMPLETED
 from ..logs import Log, job_fields
 from ..outcome import (
-    Cancel,
     Continue,
-    Interruption,
     Settlement,
     Snooze,
-    decide,
-    describe_error,
-    ended_after,
-    give_back,
-    without_secrets,
 )
 from ..policy import DEFAULT
 from ..task import Task
 from .deadline import Deadline
-from .handlers import UNREADABLE_SECONDS, Handlers
+from .endings import Endings, tell_what_is_ignored
 from .loops import SlotTask
-from .unspent import MOST_REFUSALS, Unspent
+from .processes import ChildProcesses
+from .threads import Threads
 
 log = Log("windlass.worker")
 
+THREADLESS_SECONDS = 1.0  # until a handler is tried again for which the system had no thread
+UNREADABLE_SECONDS = 60.0  # until a job that this version cannot run is tried again, perhaps by a newer one
 BLOCK_TRIES = 10  # of a handler whose transaction met another's
 BLOCK_PAUSE, LONGEST_BLOCK_PAUSE = 0.02, 2.0  # seconds, the first doubled from try to try, taken in part at random
 MOST_CANCELLED = 10  # times in a row that other code may cancel a job's task before that counts as its failure
 
 
-class TimedOut(Interruption, TimeoutError):
-    """The attempt took longer than its timeout."""
+Handler = Callable[[Attempt, dict[str, Any]], Awaitable[Any]]
 
 
 class Executor:
+    """Runs one attempt after the other, for all slots."""
+
     def __init__(self, app: Windlass) -> None:
         self.app = app
         self.handlers = Handlers(app)
         self.threads = self.handlers.threads
-        self.unspent = Unspent()
+        self.endings = Endings(app)
+        self.unspent = self.endings.unspent
 
     async def execute(self, attempt: Attempt, slot: SlotTask, began: float) -> Settlement | None:
         """The settlement to write, or None if the attempt has lost its lease. `slot` is the task that this runs in."""
         if attempt.stop is not None:  # while it waited in the buffer
-            return self._decide(attempt, asyncio.CancelledError(), 0.0)
+            return self.endings.decide(attempt, asyncio.CancelledError(), 0.0)
         job = attempt.job
         attempt.task = slot
         current.set(attempt)
@@ -95,7 +94,7 @@ class Executor:
         if self.threads.closed and attempt.interrupter is not None:
             return None  # its thread still runs, and is left behind: its lease fences it
         if attempt.settled:
-            _tell_what_is_ignored(attempt, result)
+            tell_what_is_ignored(attempt, result)
             return None
         if attempt.unconfirmed_settlement is not None and not isinstance(result, BaseException) and result != "null":
             log.warning(
@@ -103,48 +102,107 @@ class Executor:
                 job.id, extra=job_fields(job),
             )  # fmt: skip
         if type(result) is str and attempt.stop is None:
-            return attempt.with_notes(Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result))
+            settlement = Settlement(id=job.id, token=attempt.token, state=COMPLETED, output=result)
+            return settlement if attempt.notes is None else attempt.with_notes(settlement)
         if isinstance(result, Settlement):
-            return self._decide(attempt, "null", 0.0) and attempt.with_notes(result)
-        return self._decide(attempt, result, time.perf_counter() - began)
-
-    def _decide(self, attempt: Attempt, result: object, seconds: float) -> Settlement | None:
-        job = attempt.job
-        match attempt.stop:
-            case Stop.LEASE_LOST if attempt.unconfirmed_settlement is not None:
-                return attempt.unconfirmed_settlement  # the lease may have ended with the job: the store knows
-            case Stop.LEASE_LOST:
-                log.warning(
-                    "job %s: the lease was lost (%s); what this attempt did is not counted", job.id, attempt.why,
-                    extra=job_fields(job),
-                )  # fmt: skip
-                return None
-            case Stop.SHUTDOWN if not isinstance(result, str):
-                return give_back(job, attempt.token)
-            case Stop.CANCEL if not isinstance(result, str):
-                result = Cancel(attempt.why or "cancelled while it ran")
-            case Stop.TIMEOUT if not isinstance(result, str):
-                seconds_allowed = job.policy.timeout_seconds if job.policy else None
-                result = TimedOut(f"not done within {seconds_allowed:g} s")
-        if isinstance(result, LeaseLost) and result.token == attempt.token:  # not of a job that the handler has claimed
-            attempt.stop = Stop.LEASE_LOST  # the handler was the first to find out
-            return None
-        if isinstance(result, BlockRefused):
-            result = self.unspent.snooze(job, result, "the store did not take its transaction", MOST_REFUSALS)
-        if isinstance(result, str):
-            settlement = decide(job, attempt.token, result, random=random.random)
-        else:
-            ended = ended_after(job, timedelta(seconds=seconds))
-            retryable = self._may_retry(job.type, result)
-            settlement = decide(job, attempt.token, result, random=random.random, ended_at=ended, retryable=retryable)
-        return attempt.with_notes(settlement)
-
-    def _may_retry(self, type: str, error: object) -> bool:
-        task = self.app.tasks.get(type)
-        return task is None or not isinstance(error, BaseException) or task.retry_rules.allow(error)
+            return self.endings.decide(attempt, "null", 0.0) and attempt.with_notes(result)
+        return self.endings.decide(attempt, result, time.perf_counter() - began)
 
     def close(self) -> None:
         self.handlers.close()
+
+
+class Handlers:
+    """How the handler of each task is called, with its middleware around it."""
+
+    def __init__(self, app: Windlass) -> None:
+        self.app = app
+        self.threads = Threads()
+        self.processes = ChildProcesses(self.threads)
+        self.known: dict[str, tuple[Task[..., Any], Handler]] = {}
+
+    def find(self, name: str) -> tuple[Task[..., Any], Handler]:
+        """When its first job comes: a task may be registered while the worker runs, and is claimed from then on."""
+        task = self.app.tasks.get(name)
+        if task is None:
+            raise Snooze(f"this worker has no task {name!r}", after=UNREADABLE_SECONDS)
+        self.known[name] = task, self._make(task)
+        return self.known[name]
+
+    def _make(self, task: Task[..., Any]) -> Handler:
+        if task.isolation == "process":
+            call = self._in_process(task)
+        else:
+            call = self._in_loop(task) if inspect.iscoroutinefunction(task.function) else self._in_thread(task)
+        for middleware in reversed(self.app.middlewares):
+            call = _around(middleware, call)
+        return call
+
+    def _in_loop(self, task: Task[..., Any]) -> Handler:
+        function, injected = task.function, task.signature.injected_name
+
+        def in_loop(attempt: Attempt, arguments: dict[str, Any]) -> Awaitable[Any]:  # not async: a coroutine less
+            if injected:
+                arguments[injected] = attempt
+            if attempt.begin is None and attempt.entering is None:
+                return function(**arguments)  # type: ignore[no-any-return]
+            return begun(attempt, arguments)
+
+        async def begun(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if attempt.begin is not None:
+                await attempt.begin()
+            if attempt.entering is not None:
+                attempt.entering(False)
+            return await function(**arguments)
+
+        return in_loop
+
+    def _in_thread(self, task: Task[..., Any]) -> Handler:
+        function, injected = task.function, task.signature.injected_name
+
+        async def in_thread(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            if injected:
+                arguments[injected] = attempt
+            await self._begin_in_thread(attempt)
+            return await self.threads.run(attempt, _entered(attempt, lambda: function(**arguments)))
+
+        return in_thread
+
+    async def _begin_in_thread(self, attempt: Attempt) -> None:
+        """First a thread, then the mark of a last attempt: without a thread the attempt has not begun."""
+        try:
+            self.threads.reserve()
+        except RuntimeError as error:
+            raise Snooze(f"no thread can be started: {error}", after=THREADLESS_SECONDS) from error
+        try:
+            if attempt.begin is not None:
+                await attempt.begin()
+        except BaseException:
+            self.threads.unreserve()
+            raise
+
+    def _in_process(self, task: Task[..., Any]) -> Handler:
+        async def in_process(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+            return await self.processes.run(attempt, task)
+
+        return in_process
+
+    def close(self) -> None:
+        self.threads.close()
+        self.processes.close()
+
+
+def _entered(attempt: Attempt, function: Callable[[], Any]) -> Callable[[], Any]:
+    """The call. Before it, its thread says that it has begun, if that is waited for."""
+    entering = attempt.entering
+    return function if entering is None else lambda: (entering(True), function())[1]
+
+
+def _around(middleware: Callable[..., Any], call: Handler) -> Handler:
+    async def wrapped(attempt: Attempt, arguments: dict[str, Any]) -> Any:
+        return await middleware(attempt, lambda: call(attempt, arguments))
+
+    return wrapped
 
 
 def _read(task: Task[..., Any], job: Job) -> dict[str, Any]:
@@ -163,22 +221,6 @@ def _written(attempt: Attempt, task: Task[..., Any], value: Any) -> Settlement |
     if value is None and attempt.unconfirmed_settlement is not None:
         return "null"
     return task.signature.encode_result(value)
-
-
-def _tell_what_is_ignored(attempt: Attempt, result: object) -> None:
-    """The handler has settled its job itself. Nothing that it does afterwards changes that."""
-    job = attempt.job
-    if isinstance(result, BaseException):
-        log.warning(
-            "job %s: completed in its transaction, and then raised %s: nothing is undone", job.id,
-            without_secrets(job, describe_error(result)), extra=job_fields(job),
-        )  # fmt: skip
-    elif result != "null":
-        log.warning(
-            "job %s (%s): what the handler returned is ignored: it has completed in a transaction. To give an output "
-            "or to continue the chain, call attempt.complete(…) inside the block", job.id, job.type,
-            extra=job_fields(job),
-        )  # fmt: skip
 
 
 async def _within(deadline: Deadline, call: Awaitable[Any]) -> Any:

@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..errors import WindlassError
-from ..job import Job
 from ..logs import Log
 from ..outcome import Settlement
 from ..stores.store import Refusal
 from .bell import Bell, Reason
-from .cursor import Unanswered
 from .events import Events
+from .hand_over import HandOver, Lost, NextJob
 from .ledger import Ledger, Place
-from .writer import Ended, Writer, first_of, size_of
+from .unwritten import Ended, Unwritten
 
 log = Log("windlass.worker")
 
@@ -34,17 +31,7 @@ BATCHES_WAITING = 2  # beside the one that is being written: always enough for t
 ROWS_WAITING, BYTES_WAITING = BATCHES_WAITING * MOST_ROWS, BATCHES_WAITING * MOST_BYTES
 
 
-class NextJob(NamedTuple):
-    """The next job of a chain, claimed for this worker in the statement that completed the job before it."""
-
-    job: Job
-    token: UUID
-    began: float
-    place: Place
-
-
 Written = Callable[[list[Ended], list[Refusal], NextJob | None], None]
-Lost = Callable[[Unanswered], None]
 
 
 class Outbox:
@@ -55,8 +42,9 @@ class Outbox:
         self, app: Windlass, ledger: Ledger, bell: Bell, written: Written, lost: Lost, events: Events, name: str
     ) -> None:
         self.app, self.ledger, self.bell, self.events, self.name = app, ledger, bell, events, name
-        self.written, self.lost = written, lost
-        self.writer = Writer(self._send, self._renew, self._more, self._is_apart, self._was_apart)
+        self.written = written
+        self.unwritten = Unwritten(self._send, self._renew, self._more, self._is_apart, self._was_apart)
+        self.hand_over = HandOver(app, name, self.write, self.taken, lost)
         self.waiting: list[Ended] = []
         self._bytes = 0  # of those that wait
         self._in_hand: list[Ended] = []  # being written, and neither written yet nor set apart
@@ -68,7 +56,7 @@ class Outbox:
 
     @property
     def under_way(self) -> int:
-        return len(self._in_hand) + len(self.writer.apart)
+        return len(self._in_hand) + len(self.unwritten.apart)
 
     @property
     def is_empty(self) -> bool:
@@ -79,7 +67,7 @@ class Outbox:
             self._something.set()
             self._nothing.clear()
         self.waiting.append((attempt, settlement))
-        size = size_of(settlement)
+        size = _size_of(settlement)
         self._bytes += size
         self.ledger.add_unwritten(1, size)
 
@@ -117,12 +105,12 @@ class Outbox:
             self._look_whether_all_is_done()
 
     def close(self) -> None:
-        self.writer.close()
+        self.unwritten.close()
 
     def _put_back(self, batch: list[Ended]) -> None:
         """Outcomes that were cut short are sent again: if the store has taken one, that does no harm."""
         self.waiting = batch + self.waiting
-        size = sum(size_of(settlement) for _, settlement in batch)
+        size = sum(_size_of(settlement) for _, settlement in batch)
         self._bytes += size
         self._account(len(batch), size)
         self._something.set()
@@ -135,19 +123,30 @@ class Outbox:
     def _next_batch(self) -> list[Ended]:
         batch, size = self.waiting, self._bytes
         if len(batch) > MOST_ROWS or size > MOST_BYTES:
-            batch, size = first_of(batch, MOST_ROWS, MOST_BYTES)
+            batch, size = _first_of(batch, MOST_ROWS, MOST_BYTES)
         self.waiting = self.waiting[len(batch) :]
         self._bytes -= size
         self._account(-len(batch), -size)
         return batch
 
-    # For the writer
+    async def _write(self, batch: list[Ended]) -> None:
+        place = _take_next_place(batch)
+        if place is not None:
+            await self.hand_over.write(batch, place)
+        else:
+            await self.write(batch)
+
+    async def write(self, batch: list[Ended]) -> None:
+        """Until the store has taken all of them."""
+        try:
+            await self._send(batch)
+        except Exception as error:
+            await self.unwritten.send_again(batch, error)
 
     async def _send(self, batch: list[Ended]) -> None:
         settlements, began = [settlement for _, settlement in batch], time.monotonic()
         refusals = await self.app.arun_for_worker(lambda: self.app.store.settle(settlements))
-        self._out_of_hand(batch)
-        self._tell(batch, refusals, None, began)
+        self.taken(batch, refusals, None, began)
 
     def _out_of_hand(self, batch: list[Ended]) -> None:
         """They are written, or wait apart: if the others are cut short, these are not sent again."""
@@ -157,14 +156,18 @@ class Outbox:
             attempts = {attempt for attempt, _ in batch}  # a settlement may have been replaced
             self._in_hand = [one for one in self._in_hand if one[0] not in attempts]
 
-    def _tell(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None, began: float) -> None:
+    def taken(self, batch: list[Ended], refusals: list[Refusal], next_job: NextJob | None, began: float) -> None:
+        """The store has taken them, in a statement that began then."""
         seconds = time.monotonic() - began
+        self._out_of_hand(batch)
         try:
             self.written(batch, refusals, next_job)
             if batch and self.app.hooks:
                 self.events.settled(len(batch), seconds, refused=len(refusals))
         except Exception:  # it is written, and must not be written again
             log.exception("%d outcomes were written, but what follows from them failed", len(batch))
+
+    # For outcomes that the store did not take
 
     async def _renew(self, batch: list[Ended]) -> set[UUID]:
         """The jobs of the batch that another transaction has locked. A renewal of their leases tells, and waits for no
@@ -188,56 +191,34 @@ class Outbox:
             self._put_back([one])
         self._look_whether_all_is_done()
 
-    # Continuing a chain
 
-    async def _write(self, batch: list[Ended]) -> None:
-        place = _next_place(batch)
-        if place is None:
-            await self.writer.write(batch)
-            return
-        token, began, found = uuid4(), time.monotonic(), False
-        try:
-            found = await self._complete_and_claim_next(batch[0], token, began, place)
-        except Exception as error:
-            log.warning("job %s: the next job of its chain is claimed separately: %s", batch[0][1].id, error)
-            found = await self._write_and_adopt_next(batch, token, began, place)
-        except BaseException:  # cancelled: the store may have claimed the next job, or may still do so
-            self._lose_next(batch[0], token, began)
-            raise
-        finally:
-            if not found:
-                place.release()
-
-    async def _complete_and_claim_next(self, ended: Ended, token: UUID, began: float, place: Place) -> bool:
-        """Complete a job and claim the next one of its chain, in one statement: whether that was claimed."""
-        settlement = ended[1]
-        done = await self.app.arun_for_worker(lambda: self.app.store.hand_over(settlement, token, self.name))
-        next_job = None if done.job is None else NextJob(done.job, token, began, place)
-        self._out_of_hand([ended])
-        self._tell([ended], done.refusals, next_job, began)
-        return next_job is not None
-
-    async def _write_and_adopt_next(self, batch: list[Ended], token: UUID, began: float, place: Place) -> bool:
-        """Whether the next job had been claimed before the answer was lost."""
-        try:
-            await self.writer.write(batch)
-            jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(token))
-        except BaseException as error:
-            self._lose_next(batch[0], token, began)
-            if isinstance(error, WindlassError):
-                return False
-            raise
-        for job in jobs:
-            self._tell([], [], NextJob(job, token, began, place), began)
-        return bool(jobs)
-
-    def _lose_next(self, ended: Ended, token: UUID, began: float) -> None:
-        if (next_job := ended[1].continues) is not None:
-            self.lost(Unanswered(token, next_job.queue, began))
+def _size_of(settlement: Settlement) -> int:
+    """About how many bytes of a statement it takes."""
+    size = len(settlement.output or "")
+    if settlement.error is not None or settlement.attempts is not None:
+        size += len(settlement.error or "") + len(settlement.attempts or "")
+    if settlement.progress is not None:
+        size += len(settlement.progress)
+    if settlement.continues is not None:
+        size += len(settlement.continues.input) + len(settlement.continues.labels or "")
+    return size
 
 
-def _next_place(batch: list[Ended]) -> Place | None:
-    """Only a batch of one continues its chain. Under load, the next jobs queue up behind others."""
+def _first_of(waiting: list[Ended], most_rows: int, most_bytes: int) -> tuple[list[Ended], int]:
+    """The first of them, for one batch, and how many bytes they are."""
+    size = count = 0
+    for _, settlement in waiting[:most_rows]:
+        own = _size_of(settlement)
+        if count and size + own > most_bytes:
+            break
+        size += own
+        count += 1
+    return waiting[:count], size
+
+
+def _take_next_place(batch: list[Ended]) -> Place | None:
+    """The place that was taken for the next job. Only a batch of one continues its chain. Under load, the next jobs
+    queue up behind others."""
     if len(batch) == 1:
         attempt = batch[0][0]
         place, attempt.next_place = attempt.next_place, None

@@ -19,7 +19,7 @@ from ..stores.wakeup import Hint
 from .bell import Reason
 from .claimer import Claimer
 from .events import Events
-from .writer import Ended
+from .unwritten import Ended
 
 log = Log("windlass.worker")
 

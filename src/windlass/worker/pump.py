@@ -13,6 +13,7 @@ from ..logs import Log
 from .bell import Bell, Reason, Reasons
 from .buffer import LONGEST_LOOK
 from .claimer import Claimer
+from .queues import QueueLooks
 from .turn import CHAIN_SECONDS, Rest, Turn
 
 log = Log("windlass.worker")
@@ -26,7 +27,7 @@ class Pump:
         poll_seconds: float, until_idle: bool,
     ) -> None:  # fmt: skip
         self.claimer, self.bell, self.give_back = claimer, bell, give_back
-        self.ledger, self.buffer = claimer.ledger, claimer.buffer
+        self.ledger, self.buffer, self.looks = claimer.ledger, claimer.buffer, QueueLooks(claimer)
         self.turn = Turn(poll_seconds, claimer.all_queues, until_idle)
         self.ledger.slots_served_at = time.monotonic()
 
@@ -61,12 +62,12 @@ class Pump:
         if self.claimer.unanswered:
             await self.claimer.adopt(self.buffer.put)
         if plan.admit:
-            turn = turn.admitted(await self.claimer.admit(), time.monotonic())
-        if plan.recheck_stuck and await self.claimer.find_stuck(again=True):
+            turn = turn.admitted(await self.looks.admit(), time.monotonic())
+        if plan.recheck_stuck and await self.looks.find_stuck(again=True):
             turn = turn.checked_stuck(time.monotonic())
         queues = list(self.claimer.cursors)
         if plan.find_queues:
-            queues = await self.claimer.find_queues()
+            queues = await self.looks.find_queues()
             turn = turn.found_queues(bool(queues), time.monotonic())
         room = first + self.ledger.room()
         if plan.keep_slot:
@@ -81,11 +82,11 @@ class Pump:
         return turn.rest()
 
     async def _ask_when_due(self, turn: Turn) -> Turn:
-        due_in = await self.claimer.next_due()
+        due_in = await self.looks.next_due()
         if turn.may_check_stuck(due_in, time.monotonic()):
-            stuck = await self.claimer.find_stuck(again=False)
+            stuck = await self.looks.find_stuck(again=False)
             turn = turn.checked_stuck(time.monotonic())
-            due_in = await self.claimer.next_due() if stuck else due_in
+            due_in = await self.looks.next_due() if stuck else due_in
         return turn.asked_when_due(due_in, time.monotonic())
 
     # What others ask

@@ -21,13 +21,14 @@ from ..stores.store import Refusal, may_be_handed_over
 from .bell import Reason
 from .buffer import Buffer
 from .claimer import Claimer
-from .cursor import Unanswered
 from .events import Events
+from .hand_over import NextJob
 from .loops import SlotTask
-from .outbox import NextJob, Outbox
+from .outbox import Outbox
 from .outcomes import Outcomes
 from .stopping import Stopping
-from .writer import Ended
+from .unanswered import Unanswered
+from .unwritten import Ended
 
 log = Log("windlass.worker")
 

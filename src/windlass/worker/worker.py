@@ -26,7 +26,6 @@ from ..stores.wakeup import Hint
 from .bell import Bell, Reason
 from .buffer import Buffer
 from .claimer import Claimer
-from .cursor import queue_limits
 from .events import Events
 from .executor import Executor
 from .leases import Leases, interrupt_in
@@ -37,6 +36,7 @@ from .outbox import BYTES_WAITING, ROWS_WAITING
 from .outcomes import Outcomes, Tally
 from .processes import refuse_in_child
 from .pump import Pump
+from .queues import queue_limits
 from .scheduler import Scheduler
 from .shutdown import shut_down, until_end
 from .slots import Attempts, Slots

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from ...job import Job
-from ...lifecycle import COMPLETED, FINISHED, LIVE
+from ...lifecycle import COMPLETED, FINISHED
 from ...operation import Operation, Request
 from ..store import ChainRecord, Filter
 from .context import Part
@@ -19,13 +19,7 @@ MEMBERS = dict.fromkeys(("state", "chain_id", "chain_index"), 1)
 
 
 class Chains(Part):
-    """Operations `dependents`, `chains` and `watch`."""
-
-    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
-        if chains:
-            members = [{"_id": {"$in": [*chains]}}, {"chain_id": {"$in": [*chains]}, "chain_index": {"$gt": 0}}]
-            live = {"$or": members, "state": {"$in": sorted(LIVE)}}
-            yield Request(self.context.jobs, "update_many", (live, {"$inc": {"linked": 1}}), alone=True)
+    """Operations `dependents` and `chains`."""
 
     def dependents(self, chain: UUID, limit: int, after: UUID | None = None) -> Operation[list[Job]]:
         filter: Document = {"chain_id": chain}

@@ -1,4 +1,4 @@
-"""Reads: jobs, queues, counts."""
+"""Reads: jobs, the ends of chains, queues, counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ...job import Job
-from ...lifecycle import BLOCKED, FINISHED, PENDING, RUNNING
+from ...lifecycle import BLOCKED, FINISHED, LIVE, PENDING, RUNNING
 from ...operation import Operation, Request
 from ..store import Blocker, Bookmark, Counts, Filter, Tally
 from .context import ANY_MOMENT, IS_PAUSED, Part
@@ -18,7 +18,7 @@ BY_QUEUE_AND_TYPE = {"queue": "$queue", "type": "$type", "state": "$state"}
 
 
 class Reads(Part):
-    """Operations `get`, `list`, `counts`, `paused`, `live_queues`, `head`, `ends`, `blockers`."""
+    """Operations `get`, `list`, `counts`, `paused`, `live_queues`, `head`, `ends`, `watch`, `blockers`."""
 
     def get(self, ids: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         rows = yield self.context.find_jobs({"_id": {"$in": [*ids]}}, size=len(ids))
@@ -85,6 +85,12 @@ class Reads(Part):
         ended = {"_id": {"$in": last}, "state": {"$in": sorted(FINISHED)}}
         rows = (yield self.context.find_jobs(ended, size=len(last))) if last else ()
         return [self.context.documents.to_job(row) for row in rows]
+
+    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
+        if chains:
+            members = [{"_id": {"$in": [*chains]}}, {"chain_id": {"$in": [*chains]}, "chain_index": {"$gt": 0}}]
+            live = {"$or": members, "state": {"$in": sorted(LIVE)}}
+            yield Request(self.context.jobs, "update_many", (live, {"$inc": {"linked": 1}}), alone=True)
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, builtins.list[Blocker]]]:
         options = {"sort": [("job", 1), ("position", 1)], "batch_size": 10_000}

@@ -45,7 +45,8 @@ class MongoStore:
         reads = Reads(context)
         self.get, self.list, self.counts = reads.get, reads.list, reads.counts
         self.paused, self.live_queues = reads.paused, reads.live_queues
-        self.head, self.ends, self.blockers = reads.head, reads.ends, reads.blockers
+        self.head, self.blockers = reads.head, reads.blockers
+        self.ends, self.watch = reads.ends, reads.watch
 
         claims = Claims(context)
         self.claim, self.adopt = claims.claim, claims.adopt
@@ -60,7 +61,7 @@ class MongoStore:
         self.pause, self.resume = actions.pause, actions.resume
 
         chains = Chains(context)
-        self.dependents, self.chains, self.watch = chains.dependents, chains.chains, chains.watch
+        self.dependents, self.chains = chains.dependents, chains.chains
         schedules = Schedules(context, enqueue)
         self.schedules, self.due_schedules = schedules.schedules, schedules.due_schedules
         self.put_schedules, self.fire = schedules.put_schedules, schedules.fire

@@ -58,14 +58,11 @@ DONE = (
 
 
 class Chains(Part):
-    """Operations `dependents`, `chains` and `watch`."""
+    """Operations `dependents` and `chains`."""
 
     def __init__(self, dialect: Dialect, reads: Reads) -> None:
         super().__init__(dialect)
         self.reads = reads
-
-    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
-        yield self.statement("link", alone=True, ids=self.array(sorted(chains)))
 
     def dependents(self, chain: UUID, limit: int, after: UUID | None = None) -> Operation[builtins.list[Job]]:
         pages = [UPWARDS.replace("{table}", table) for table in (LIVE, HISTORY)]

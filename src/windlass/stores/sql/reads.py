@@ -1,4 +1,4 @@
-"""Reads in SQL: jobs, live and finished, in one statement; and counts of them."""
+"""Reads in SQL: jobs, live and finished, in one statement; the ends of chains; counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONDITIONS = {
 
 
 class Reads(Part):
-    """Operations `get`, `list`, `counts`, `paused`, `live_queues`, `head`, `ends`, `blockers`."""
+    """Operations `get`, `list`, `counts`, `paused`, `live_queues`, `head`, `ends`, `watch`, `blockers`."""
 
     def get(self, ids: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         query = self.over_both_tables("get", ("ids",), f"{LIVE} UNION ALL {HISTORY}", "j.id {in_ids}")
@@ -73,6 +73,9 @@ class Reads(Part):
     def ends(self, chains: Sequence[UUID]) -> Operation[builtins.list[Job]]:
         rows = yield self.statement("ends", alone=True, ids=self.array(chains))
         return [self.rows.job(row) for row in rows]
+
+    def watch(self, chains: Sequence[UUID]) -> Operation[None]:
+        yield self.statement("link", alone=True, ids=self.array(sorted(chains)))
 
     def blockers(self, ids: Sequence[UUID]) -> Operation[dict[UUID, builtins.list[Blocker]]]:
         rows = yield self.statement("blockers", alone=True, ids=self.array(ids))

@@ -1,4 +1,4 @@
-"""Writing a batch of outcomes until it is written.
+"""Outcomes that the store did not take at the first try: they are sent again until it does.
 
 An outcome waits until the store takes it, however long the store cannot be reached or refuses to write at all. Only one
 that is refused for its own content is written differently: see `refused.py`. One that never succeeds while others do
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from uuid import UUID
 
 from ..attempt import Attempt
@@ -30,7 +31,7 @@ PROBES = 3  # that fail in a row show that the store takes no write at present
 Ended = tuple[Attempt, Settlement]
 
 
-class Writer:
+class Unwritten:
     """`send` writes a batch or raises. `locked` says which of its jobs another transaction has locked. `more` gives the
     next outcomes that wait. `is_apart` is called when an outcome begins to wait apart, `was_apart` when it no longer
     does, with whether it was cut short."""
@@ -52,46 +53,48 @@ class Writer:
         for task in list(self.apart):
             task.cancel()
 
-    async def write(
-        self, batch: list[Ended], instead: Iterator[Settlement] | None = None, *, apart: bool = False
-    ) -> None:
-        """`instead`: other settlements for the one in this batch, should it be refused for its content once more."""
+    async def send_again(self, batch: list[Ended], error: Exception | None, *, apart: bool = False) -> None:
+        """Until it is written. `error`: of the first try, if there was one."""
         delays, tries = Delays(FIRST_DELAY, LONGEST_APART if apart else LONGEST_DELAY, jitter=(0.5, 1.5)), 0
+        instead: Iterator[Settlement] | None = None
         while True:
-            try:
-                if apart:
-                    async with self._few:
-                        await self.send(batch)
-                else:
-                    await self.send(batch)
+            if error is None and (error := await self._try(batch, apart)) is None:
                 return
-            except Exception as error:
-                if is_refused_for_its_content([settlement for _, settlement in batch], error):
-                    if len(batch) > 1:
-                        await self.write(batch[: len(batch) // 2])
-                        await self.write(batch[len(batch) // 2 :])
-                        return
-                    attempt, settlement = batch[0]
-                    instead = instead or settle_instead(attempt, settlement, error)
-                    if (other := next(instead, None)) is not None:
-                        batch = [(attempt, other)]
-                        continue
-                    if not apart:
-                        self._set_apart(batch[0])
-                        return
-                tries += 1
-                log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, error)
-                if not apart and isinstance(error, Unwilling | Transient | Interrupted):
-                    batch, some_are_locked = await self._set_locked_apart(batch)
-                    if not batch:
-                        return
-                    if some_are_locked:
-                        continue
+            reason, error = error, None
+            if is_refused_for_its_content([settlement for _, settlement in batch], reason):
+                if len(batch) > 1:
+                    await self.send_again(batch[: len(batch) // 2], None)
+                    await self.send_again(batch[len(batch) // 2 :], None)
+                    return
+                attempt, settlement = batch[0]
+                instead = instead or settle_instead(attempt, settlement, reason)
+                if (other := next(instead, None)) is not None:
+                    batch = [(attempt, other)]
+                    continue
+                if not apart:
+                    self._set_apart(batch[0])
+                    return
+            tries += 1
+            log.warning("%d settlements wait for the store, try %d: %s", len(batch), tries, reason)
+            if not apart and isinstance(reason, Unwilling | Transient | Interrupted):
+                batch, some_are_locked = await self._set_locked_apart(batch)
+                if not batch:
+                    return
+                if some_are_locked:
+                    continue
             if not apart and tries >= TRIES_TOGETHER:
-                batch = await self._write_one_by_one(batch if len(batch) > 1 else batch + self.more())
+                batch = await self._send_one_by_one(batch if len(batch) > 1 else batch + self.more())
                 if not batch:
                     return
             await asyncio.sleep(next(delays))
+
+    async def _try(self, batch: list[Ended], apart: bool) -> Exception | None:
+        try:
+            async with self._few if apart else nullcontext():
+                await self.send(batch)
+        except Exception as error:
+            return error
+        return None
 
     async def _set_locked_apart(self, batch: list[Ended]) -> tuple[list[Ended], bool]:
         """The outcomes that are left, and whether some were locked."""
@@ -105,7 +108,7 @@ class Writer:
                 self._set_apart(one)
         return [one for one in batch if one[1].id not in locked], bool(locked)
 
-    async def _write_one_by_one(self, batch: list[Ended]) -> list[Ended]:
+    async def _send_one_by_one(self, batch: list[Ended]) -> list[Ended]:
         """In random order. If the store takes some, the others wait apart. If it takes none, all of them are left."""
         failed: list[Ended] = []
         for index, one in enumerate(random.sample(batch, len(batch))):
@@ -123,7 +126,7 @@ class Writer:
         return []
 
     def _set_apart(self, one: Ended) -> None:
-        task = asyncio.create_task(self.write([one], apart=True), name="windlass settlement")
+        task = asyncio.create_task(self.send_again([one], None, apart=True), name="windlass settlement")
         self.apart[task] = one
         self.is_apart(one)
         task.add_done_callback(self._written_apart)
@@ -131,27 +134,3 @@ class Writer:
     def _written_apart(self, task: asyncio.Task[None]) -> None:
         one = self.apart.pop(task)
         self.was_apart(one, task.cancelled() or task.exception() is not None)
-
-
-def size_of(settlement: Settlement) -> int:
-    """About how many bytes of a statement it takes."""
-    size = len(settlement.output or "")
-    if settlement.error is not None or settlement.attempts is not None:
-        size += len(settlement.error or "") + len(settlement.attempts or "")
-    if settlement.progress is not None:
-        size += len(settlement.progress)
-    if settlement.continues is not None:
-        size += len(settlement.continues.input) + len(settlement.continues.labels or "")
-    return size
-
-
-def first_of(waiting: list[Ended], most_rows: int, most_bytes: int) -> tuple[list[Ended], int]:
-    """The first of them, for one batch, and how many bytes they are."""
-    size = count = 0
-    for _, settlement in waiting[:most_rows]:
-        own = size_of(settlement)
-        if count and size + own > most_bytes:
-            break
-        size += own
-        count += 1
-    return waiting[:count], size
