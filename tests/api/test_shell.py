@@ -173,7 +173,7 @@ def test_enqueueing_without_an_app(shell: Shell, app: Windlass) -> None:
         (["jobs", "list", "--limit", "0"], 2, "--limit"),
         (["jobs", "list", "--state", "lost"], 2, "--state"),
         (["jobs", "list", "--cursor", "x"], 2, "cursor"),
-        (["jobs", "cancel"], 2, "Missing argument"),
+        (["jobs", "cancel"], 2, "no job is given"),
     ],
 )
 def test_wrong_use(fresh_sqlite_url: str, arguments: list[str], code: int, message: str) -> None:

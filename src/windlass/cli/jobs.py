@@ -1,10 +1,9 @@
-"""`windlass jobs …` and `windlass enqueue`: show jobs, act on them, enqueue one."""
+"""`windlass jobs …` and `windlass enqueue`: show jobs, enqueue one. The actions on jobs are in `actions.py`."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,11 +13,10 @@ from rich.table import Column
 
 from .. import codec, insight
 from ..app import Windlass
-from ..call import check_id
-from ..errors import Conflict, InvalidInput, JobNotFound, UnknownTask
+from ..errors import InvalidInput, UnknownTask
 from ..job import Job
 from ..lifecycle import STATES
-from ..logs import one_line
+from .actions import ACTIONS, since
 from .apps import find_app, find_existing
 from .status import as_json, print_json, print_table, target, url
 
@@ -26,6 +24,10 @@ from .status import as_json, print_json, print_table, target, url
 @click.group()
 def jobs() -> None:
     """Show jobs, and act on them."""
+
+
+for action in ACTIONS:
+    jobs.add_command(action)
 
 
 @jobs.command("list")
@@ -36,6 +38,7 @@ def jobs() -> None:
 @click.option("--queue")
 @click.option("--tenant")
 @click.option("--chain", help="the id of its first job")
+@since
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--cursor", help="the cursor that the previous page printed")
 @as_json
@@ -111,66 +114,6 @@ def explain(id: str, target: str | None, url: str | None, as_json: bool) -> None
         print_json({"id": id, "explanation": why})
     else:
         click.echo(why)
-
-
-def _add_action(
-    name: str, verb: str, help: str, act: Callable[..., Job | None], *options: Callable[[Any], Any]
-) -> None:
-    @jobs.command(name, help=help)
-    @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-    @click.option("--app", "target", metavar="jobs:app")
-    @url
-    @as_json
-    def command(ids: tuple[str, ...], target: str | None, url: str | None, as_json: bool, **flags: bool) -> None:
-        for id in ids:
-            if ":" in id:
-                raise click.UsageError(f"{id} is not an id. To name the app: --app {id}")
-        checked = [str(check_id(id)) for id in ids]  # a wrong id is an error before any job is changed
-        app = find_existing(target, url)
-        results: list[Any] = []
-        try:
-            for id in checked:
-                try:
-                    job = act(app, id, **flags)
-                except (JobNotFound, Conflict) as error:  # report it, and continue with the next job
-                    results.append({"id": id, "refused": one_line(error)})
-                    line = f"Error: {one_line(error)}"
-                else:
-                    results.append({"id": id} if job is None else insight.job_facts(job))
-                    line = f"{id} {_done(verb, job)}"
-                if not as_json:
-                    click.echo(line, err="refused" in results[-1])
-        finally:  # report the changes that were made, even if the database is lost in the middle
-            app.close()
-            if as_json:
-                print_json(results)
-        if any("refused" in one for one in results):
-            sys.exit(1)
-
-    for option in options:
-        command = option(command)
-
-
-def _done(verb: str, job: Job | None) -> str:
-    if job is None:
-        return verb
-    if job.cancel_requested:
-        return "is to be cancelled: its worker ends it"
-    return f"{verb}: {job.state}"
-
-
-_add_action("retry", "is retried", "Retry failed or cancelled jobs now.", lambda app, id: app.retry(id))
-_add_action("cancel", "is cancelled", "Cancel jobs. Their workers end running ones.", lambda app, id: app.cancel(id))
-_add_action("run-now", "is due", "Make pending jobs due now.", lambda app, id: app.run_now(id))
-_add_action(
-    "delete",
-    "is deleted",
-    "Delete jobs, each with its chain.",
-    lambda app, id, cascade: app.delete(id, cascade=cascade),
-    click.option(
-        "--cascade", is_flag=True, help="Also delete the chains that they waited for, if no other job waits for them."
-    ),
-)
 
 
 @click.command()
