@@ -250,6 +250,7 @@ class Windlass(Engine):
     write_schedules, awrite_schedules = flow_twins(_schedules.write_schedules)
     pause_schedule, apause_schedule = flow_twins(_schedules.pause_schedule)
     resume_schedule, aresume_schedule = flow_twins(_schedules.resume_schedule)
+    run_schedule, arun_schedule = flow_twins(_schedules.run_schedule)
     delete_schedule, adelete_schedule = flow_twins(_schedules.delete_schedule)
     schedules, aschedules = flow_twins(_schedules.schedules)
 

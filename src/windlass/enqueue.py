@@ -36,10 +36,15 @@ def enqueue_many(engine: Engine, calls: Iterable[Call[R]], connection: Any = UNS
         return []
     block = engine.current_block(connection)
     connection = connection if block is None else block.connection
-    done: list[Enqueued]
     if connection is not None:
-        done = yield Transaction(lambda: _join(engine, jobs, block), connection)
+        done: list[Enqueued] = yield Transaction(lambda: _join(engine, jobs, block), connection)
         return _as_jobs(engine, done, connection)
+    return (yield from enqueue_new(engine, jobs))
+
+
+def enqueue_new(engine: Engine, jobs: Sequence[NewJob]) -> Flow[list[Job]]:
+    """In a transaction of its own."""
+    done: list[Enqueued]
     try:
         done = yield Transaction(lambda: engine.store.enqueue(jobs))
     except Interrupted:  # perhaps it was committed: the ids are ours, so to send them again doubles nothing

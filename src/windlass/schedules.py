@@ -15,7 +15,9 @@ import msgspec
 from .call import Call, check_name
 from .cron import read_cron
 from .engine import Engine
+from .enqueue import enqueue_new
 from .errors import InvalidInput, ScheduleNotFound
+from .job import Job
 from .operation import Flow, Operation, transact
 from .policy import Unset
 from .schedule import NO_ID, CatchUp, Schedule, call_json, check_catch_up
@@ -141,6 +143,16 @@ def resume_schedule(engine: Engine, name: str) -> Flow[None]:
         yield from engine.store.hint([Hint("scheduled", name)])
 
     yield from _after_writing(engine, change)
+
+
+def run_schedule(engine: Engine, name: str) -> Flow[Job]:
+    """Enqueue its call now, beside its ticks, also while it is paused: the job."""
+    check_name("schedule", name)
+    schedule = next((one for one in (yield from schedules(engine)) if one.name == name), None)
+    if schedule is None:
+        raise _not_found(name)
+    (job,) = yield from enqueue_new(engine, [msgspec.structs.replace(schedule.job, id=engine.make_id())])
+    return job
 
 
 def delete_schedule(engine: Engine, name: str) -> Flow[None]:

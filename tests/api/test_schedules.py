@@ -135,6 +135,17 @@ async def test_pause_and_resume(app: Windlass, either: Either, report: Task[...,
     assert (await only(either)).next_at == resumed.next_at
 
 
+async def test_run_now(app: Windlass, either: Either, report: Task[..., None]) -> None:
+    app.schedule("0 3 * * *", report.using(queue="reports").call())
+    before = await only(either)
+    job = await either.run_schedule("report")
+    assert (job.type, job.queue, job.state, job.created) == ("report", "reports", "pending", True)
+    assert [attempt.job.id for attempt in app.claim(queues=["reports"])] == [job.id]
+    assert (await only(either)).next_at == before.next_at
+    await either.pause_schedule("report")
+    assert (await either.run_schedule("report")).id != job.id
+
+
 async def test_delete(app: Windlass, either: Either, report: Task[..., None]) -> None:
     app.schedule("* * * * *", report.call())
     await either.delete_schedule("report")
@@ -146,7 +157,7 @@ async def test_delete(app: Windlass, either: Either, report: Task[..., None]) ->
 
 
 async def test_a_missing_one_is_reported(app: Windlass, either: Either) -> None:
-    for act in (either.pause_schedule, either.resume_schedule, either.delete_schedule):
+    for act in (either.run_schedule, either.pause_schedule, either.resume_schedule, either.delete_schedule):
         with pytest.raises(ScheduleNotFound, match="'no'"):
             await act("no")
         with pytest.raises((InvalidInput, ScheduleNotFound)):

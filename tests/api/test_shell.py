@@ -219,16 +219,31 @@ def test_enqueueing_to_where(arguments: list[str], message: str) -> None:
 
 def test_queues_are_paused_and_resumed(shell: Shell, app: Windlass) -> None:
     app.enqueue("any", queue="mail")
-    assert shell.text("pause", "mail", "reports") == "mail is paused\nreports is paused\n"
+    assert shell.text("queues", "pause", "mail", "reports") == "mail is paused\nreports is paused\n"
     assert sorted(app.paused()) == ["mail", "reports"]
     assert app.claim(queues=["mail"]) == []
-    assert shell.text("resume", "mail") == "mail is resumed\n"
+    assert shell.text("queues", "resume", "mail") == "mail is resumed\n"
     assert app.paused() == ["reports"]
     assert len(app.claim(queues=["mail"])) == 1
 
 
 def test_an_app_is_not_taken_for_a_queue(shell: Shell, app: Windlass) -> None:
-    refused = shell.run("pause", "mail", "jobs:app")
+    refused = shell.run("queues", "pause", "mail", "jobs:app")
     assert refused.exit_code == 2
     assert "--app jobs:app" in refused.output
     assert app.paused() == []
+
+
+def test_schedules_are_paused_resumed_and_run(shell: Shell, app: Windlass) -> None:
+    app.schedule("0 3 * * *", app.call("nightly", {"n": 1}), name="nightly")
+    app.schedules()
+    assert shell.text("schedules", "pause", "nightly") == "nightly is paused\n"
+    assert shell.data("schedules")[0]["paused"] is True
+    said = shell.text("schedules", "run", "nightly")
+    (job,) = app.list()
+    assert said == f"nightly is run: job {job.id}\n"
+    assert (job.type, job.input, job.state) == ("nightly", {"n": 1}, "pending")
+    assert shell.text("schedules", "resume", "nightly") == "nightly is resumed\n"
+    assert shell.data("schedules", "list")[0]["paused"] is False
+    missing = shell.run("schedules", "run", "weekly")
+    assert (missing.exit_code, "there is no schedule 'weekly'" in missing.output) == (1, True)

@@ -300,3 +300,15 @@ async def test_bad_questions(app: Windlass, client: Client) -> None:
     assert large.status_code == 422
     assert (await http.post(f"/v1/queues/{'q' * 201}/pause")).status_code == 422
     assert (await app.acounts()).total == 0
+
+
+async def test_schedules_are_paused_resumed_and_run(app: Windlass, client: Client) -> None:
+    await app.aschedule("0 3 * * *", app.call("nightly"), name="a/b")
+    http = client()
+    assert (await http.post("/v1/schedules/a%2Fb/pause")).json() == {"name": "a/b", "paused": True}
+    assert (await http.get("/v1/schedules")).json()["schedules"][0]["paused"] is True
+    assert (await http.post("/v1/schedules/a%2Fb/resume")).json() == {"name": "a/b", "paused": False}
+    run = await http.post("/v1/schedules/a%2Fb/run")
+    assert (run.status_code, run.json()["type"], run.json()["state"]) == (201, "nightly", "pending")
+    for act in ("pause", "resume", "run"):
+        assert (await http.post(f"/v1/schedules/none/{act}")).status_code == 404

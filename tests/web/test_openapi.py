@@ -58,7 +58,9 @@ async def test_the_document_names_every_endpoint(app: Windlass, client: Client) 
     promised = """/v1/jobs /v1/jobs/{id} /v1/jobs/{id}/retry /v1/jobs/{id}/cancel /v1/jobs/{id}/run-now
         /v1/jobs/{id}/complete /v1/jobs/{id}/explain /v1/jobs/{id}/blockers /v1/jobs/{id}/dependents
         /v1/chains /v1/chains/{id} /v1/queues /v1/workers /v1/schedules /v1/stats
-        /v1/queues/{name}/pause /v1/queues/{name}/resume /v1/triggers/{name} /v1/events /healthz""".split()
+        /v1/queues/{name}/pause /v1/queues/{name}/resume
+        /v1/schedules/{name}/pause /v1/schedules/{name}/resume /v1/schedules/{name}/run
+        /v1/triggers/{name} /v1/events /healthz""".split()
     assert set(document["paths"]) == set(promised)
     page = (await client().get("/docs")).text
     assert all(path in page for path in promised)

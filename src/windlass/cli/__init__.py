@@ -11,8 +11,8 @@ from .apps import find_app
 from .dashboard import dashboard
 from .demo import demo
 from .jobs import enqueue, jobs
-from .pause import pause, resume
-from .status import queues, schedules, stats, target, url, workers
+from .pause import queues, schedules
+from .status import stats, target, url, workers
 from .worker import worker
 
 
@@ -54,5 +54,5 @@ def sql(target: str | None, url: str | None) -> None:
     click.echo(find_app(target, url).store.script())
 
 
-for command in (demo, dashboard, worker, jobs, enqueue, pause, queues, resume, schedules, stats, workers):
+for command in (demo, dashboard, worker, jobs, enqueue, queues, schedules, stats, workers):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""`windlass pause | resume`: stop and start the claims of a queue."""
+"""`windlass queues pause | resume` and `windlass schedules pause | resume | run`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,69 @@ import click
 from ..app import Windlass
 from ..call import check_name
 from .apps import find_existing
-from .status import url
+from .status import queues, schedules, url
+
+__all__ = ["queues", "schedules"]
+
+Act = Callable[[Windlass, str], str]  # its answer is said of the name
 
 
-def _command(name: str, done: str, help: str, act: Callable[[Windlass, str], None]) -> click.Command:
+def _command(kind: str, name: str, help: str, act: Act) -> click.Command:
     @click.command(name, help=help)
-    @click.argument("queues", nargs=-1, required=True, metavar="QUEUE…")
+    @click.argument("names", nargs=-1, required=True, metavar=f"{kind.upper()}…")
     @click.option("--app", "target", metavar="jobs:app")
     @url
-    def command(queues: tuple[str, ...], target: str | None, url: str | None) -> None:
-        for queue in queues:  # a wrong name is an error before any queue is changed
-            if ":" in queue and target is None:
-                raise click.UsageError(f"{queue} looks like an app, not a queue. To name the app: --app {queue}")
-            check_name("queue", queue)
+    def command(names: tuple[str, ...], target: str | None, url: str | None) -> None:
+        for one in names:  # a wrong name is an error before any of them is changed
+            if ":" in one and target is None:
+                raise click.UsageError(f"{one} looks like an app, not a {kind}. To name the app: --app {one}")
+            check_name(kind, one)
         app = find_existing(target, url)
         try:
-            for queue in queues:
-                act(app, queue)
-                click.echo(f"{queue} {done}")
+            for one in names:
+                click.echo(f"{one} {act(app, one)}")
         finally:
             app.close()
 
     return command
 
 
-pause = _command(
-    "pause", "is paused", "Pause queues: workers claim none of their jobs. Jobs that run continue.", Windlass.pause
-)
-resume = _command("resume", "is resumed", "Resume paused queues.", Windlass.resume)
+def _pause(app: Windlass, queue: str) -> str:
+    app.pause(queue)
+    return "is paused"
+
+
+def _resume(app: Windlass, queue: str) -> str:
+    app.resume(queue)
+    return "is resumed"
+
+
+def _pause_schedule(app: Windlass, name: str) -> str:
+    app.pause_schedule(name)
+    return "is paused"
+
+
+def _resume_schedule(app: Windlass, name: str) -> str:
+    app.resume_schedule(name)
+    return "is resumed"
+
+
+def _run_schedule(app: Windlass, name: str) -> str:
+    job = app.run_schedule(name)
+    return f"is run: job {job.id}" if job.created else f"has made no job: job {job.id} has its unique key"
+
+
+PAUSE_QUEUES = "Pause queues: workers claim none of their jobs. Jobs that run continue."
+
+for command in (
+    _command("queue", "pause", PAUSE_QUEUES, _pause),
+    _command("queue", "resume", "Resume paused queues.", _resume),
+):
+    queues.add_command(command)
+
+for command in (
+    _command("schedule", "pause", "Pause schedules: they make no jobs until they are resumed.", _pause_schedule),
+    _command("schedule", "resume", "Resume schedules with their next tick from now.", _resume_schedule),
+    _command("schedule", "run", "Enqueue the jobs of schedules now, beside their ticks.", _run_schedule),
+):
+    schedules.add_command(command)

@@ -1,8 +1,9 @@
 """`windlass queues | workers | schedules | stats`: show the state of a store. Also the options and the output that the
-commands share."""
+commands share. The actions on queues and schedules are in `pause.py`."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -65,11 +66,25 @@ def _second(moment: str | None) -> str:
     return (moment or "")[:19].replace("T", " ")
 
 
-@click.command()
+class ListByDefault(click.Group):
+    """`windlass queues jobs:app` is `windlass queues list jobs:app`."""
+
+    def parse_args(self, ctx: click.Context, args: builtins.list[str]) -> builtins.list[str]:
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ListByDefault)
+def queues() -> None:
+    """List the queues, pause and resume them."""
+
+
+@queues.command("list")
 @target
 @url
 @as_json
-def queues(target: str | None, url: str | None, as_json: bool) -> None:
+def list_queues(target: str | None, url: str | None, as_json: bool) -> None:
     """List the queues, with their jobs by state."""
     facts = read(target, url, lambda app: insight.queue_facts(app.counts(), app.paused()))
     if as_json:
@@ -117,11 +132,16 @@ def workers(target: str | None, url: str | None, as_json: bool) -> None:
     print_table(["worker", "queues", "running", "since", "last heard of"], rows, "no worker is alive")
 
 
-@click.command()
+@click.group(cls=ListByDefault)
+def schedules() -> None:
+    """List the schedules, pause, resume and run them."""
+
+
+@schedules.command("list")
 @target
 @url
 @as_json
-def schedules(target: str | None, url: str | None, as_json: bool) -> None:
+def list_schedules(target: str | None, url: str | None, as_json: bool) -> None:
     """List the schedules, with their next runs."""
     facts = read(target, url, lambda app: [insight.schedule_facts(one, one.next_runs) for one in app.schedules()])
     if as_json:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TypedDict
 
 from ..insight import (
+    JobFacts,
     QueueFacts,
     ScheduleFacts,
     Stats,
     WorkerFacts,
+    job_facts,
     queue_facts,
     schedule_facts,
     stat_facts,
@@ -30,6 +32,11 @@ class Schedules(TypedDict):
 
 
 class QueueState(TypedDict):
+    name: str
+    paused: bool
+
+
+class ScheduleState(TypedDict):
     name: str
     paused: bool
 
@@ -68,6 +75,26 @@ async def list_workers(context: Context) -> Workers:
 async def list_schedules(context: Context) -> Schedules:
     """List the schedules, with their next five runs."""
     return {"schedules": [schedule_facts(one, one.next_runs) for one in await context.app.aschedules()]}
+
+
+@endpoint("POST", "/v1/schedules/{name:path}/pause", "operate", across_tenants=True)
+async def pause_schedule(context: Context, name: str) -> ScheduleState:
+    """Pause a schedule: it makes no jobs until it is resumed."""
+    await context.app.apause_schedule(name)
+    return {"name": name, "paused": True}
+
+
+@endpoint("POST", "/v1/schedules/{name:path}/resume", "operate", across_tenants=True)
+async def resume_schedule(context: Context, name: str) -> ScheduleState:
+    """Resume a schedule with its next tick from now."""
+    await context.app.aresume_schedule(name)
+    return {"name": name, "paused": False}
+
+
+@endpoint("POST", "/v1/schedules/{name:path}/run", "operate", across_tenants=True, status=201)
+async def run_schedule(context: Context, name: str) -> JobFacts:
+    """Enqueue a schedule's call now, beside its ticks."""
+    return job_facts(await context.app.arun_schedule(name))
 
 
 @endpoint("GET", "/v1/stats", "read", across_tenants=True)
