@@ -259,7 +259,7 @@ class Attempt(msgspec.Struct, eq=False):
                 )
             yield Sleep(RENEW_PAUSE)  # another transaction has its row: most locks are short
         if renewal.expires_at is None:
-            raise LeaseLost(f"job {self.job.id}: {renewal.reason}", self.token)
+            raise LeaseLost(f"job {self.job.id}: {renewal.reason}", self.job.id, self.token)
         self.renewed(renewal.expires_at)
         self.cancel_requested = renewal.cancel_requested
         return renewal.expires_at

@@ -245,7 +245,7 @@ def settle_or_raise(attempt: Attempt, settlement: Settlement) -> Operation[None]
     app, following = attempt.app, settlement.continues
     refusals = yield from app.store.settle([settlement])
     if refusals:
-        raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}", attempt.token)
+        raise LeaseLost(f"job {attempt.job.id}: {refusals[0].reason}", attempt.job.id, attempt.token)
     if attempt.unconfirmed_settlement is not None:
         yield from _refuse_second(attempt, settlement)
     if following is not None:  # the worker that serves it may be another

@@ -29,11 +29,12 @@ class ScheduleNotFound(WindlassError):
 
 
 class LeaseLost(WindlassError):
-    """This attempt no longer holds the lease of its job. Its write was refused. `token` is that of the attempt."""
+    """This attempt no longer holds the lease of its job. Its write was refused. `job_id` and `token` are those of the
+    attempt."""
 
-    def __init__(self, message: str = "", token: UUID | None = None) -> None:
+    def __init__(self, message: str = "", job_id: UUID | None = None, token: UUID | None = None) -> None:
         super().__init__(message)
-        self.token = token
+        self.job_id, self.token = job_id, token
 
 
 class JobFailed(WindlassError):

@@ -224,6 +224,12 @@ def _decide_error(
     ended_at: datetime | None,
     retryable: bool,
 ) -> Settlement:
+    after, at = None, None
+    if isinstance(error, Retry | Snooze):
+        try:  # a subclass may have set them to anything
+            after, at = check_moment(error.after, error.at)
+        except Exception as wrong:
+            error = InvalidInput(f"{name_of(error)}: {describe_error(wrong).message}")
     described = without_secrets(job, describe_error(error))
     attempts = _with_attempt(job, described, ended_at)
 
@@ -235,14 +241,12 @@ def _decide_error(
         case Cancel():
             return settled(CANCELLED)
         case Snooze():
-            return Settlement(
-                id=job.id, token=token, state=PENDING, delay_seconds=error.after, run_at=error.at, refund=1
-            )
+            return Settlement(id=job.id, token=token, state=PENDING, delay_seconds=after, run_at=at, refund=1)
         case Fail():
             return settled(FAILED)
         case _ if policy.is_last(job.attempt) or not retryable:
             return settled(FAILED)
-        case Retry(after=after, at=at) if after is not None or at is not None:
+        case Retry() if after is not None or at is not None:
             return settled(PENDING, delay_seconds=after, run_at=at)
     delay = policy.backoff.delay(max(1, job.attempt), random)
     return settled(PENDING, delay_seconds=delay.total_seconds())

@@ -83,7 +83,8 @@ async def test_a_slot_that_waits_for_a_last_attempt_is_free_again_if_the_claim_f
 ) -> None:
     claimer = _claimer(app, slots=1)
     pump = Pump(claimer, claimer.bell, lambda _: None, poll_seconds=5, until_idle=False)
-    claimer.buffer.keep_slots(1)
+    claimer.cursor("default")
+    claimer.kept.keep(time.monotonic())
     slot = asyncio.create_task(claimer.buffer.take())
     await asyncio.sleep(0)
     assert claimer.ledger.kept_slots == 1
@@ -107,7 +108,7 @@ async def test_a_slot_that_comes_free_after_the_round_is_kept_for_a_last_attempt
     busy = claimer.ledger.take("default", 1)[0]
     busy.start()
     claimer.ledger.ran(0.0001)  # attempts are short, so that jobs are prefetched
-    claimer.ledger.slots_served_at = time.monotonic() - 1
+    claimer.ledger.look_for_last_at = time.monotonic() - 1
     await app.aenqueue_many([app.call("last"), *[app.call("plain")] * 4])
     await pump._act(claimer.bell.take())
     assert len(claimer.buffer) == 4
@@ -129,7 +130,8 @@ async def test_a_slot_that_is_kept_while_jobs_are_prefetched_gets_a_last_attempt
     busy.start()
     claimer.ledger.ran(0.0001)  # attempts are short, so that jobs are prefetched
     await app.aenqueue_many([app.call("last"), *[app.call("plain")] * 4])
-    claimer.buffer.keep_slots(1)
+    claimer.cursor("default")
+    claimer.kept.keep(time.monotonic())
     claim = claimer.claim
     handed: list[asyncio.Task[Attempt]] = []
 

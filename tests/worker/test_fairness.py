@@ -55,3 +55,21 @@ async def test_many_last_attempts_of_high_priority_go_before_a_backlog(app: Wind
         await app.aenqueue_many([last.call(n) for n in range(50)])
         await until(lambda: len(urgent) == 50, 10)
         assert worker.completed < 3500
+
+
+async def test_last_attempts_of_one_queue_do_not_starve_beside_other_busy_queues(app: Windlass) -> None:
+    last: list[int] = []
+
+    @app.task
+    async def backlog(n: int) -> None:
+        await asyncio.sleep(0.002)
+
+    @app.task(max_attempts=1, queue="last")
+    async def once(n: int) -> None:
+        last.append(n)
+
+    calls = [backlog.using(queue=f"busy {n % 5}").call(n) for n in range(8000)]
+    await app.aenqueue_many(calls + [once.call(n) for n in range(500)])
+    async with app.worker(concurrency=10) as worker:
+        await until(lambda: worker.completed > 3000, 60)
+        assert len(last) > 20  # one at the most, when each queue in its turn had a look for last attempts

@@ -49,7 +49,12 @@ async def _interrupt_in_a_task() -> None:
     await asyncio.create_task(leave())
 
 
-@pytest.mark.parametrize("leave", [_exit_in_a_task, _exit_in_a_callback, _interrupt_in_a_task])
+async def _stop_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("leave", [_exit_in_a_task, _exit_in_a_callback, _interrupt_in_a_task, _stop_the_loop])
 def test_an_exit_in_a_task_of_a_handler_ends_neither_the_worker_nor_other_jobs(app: Windlass, leave: Any) -> None:
     ended: list[int] = []
 

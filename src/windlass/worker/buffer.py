@@ -54,6 +54,10 @@ class Buffer:
         """The next slots that come free wait for `hand`, whatever is prefetched."""
         self._keep = count
 
+    @property
+    def is_keeping(self) -> bool:
+        return self._keep > 0
+
     def release_kept(self) -> None:
         """After a round of claims: the slots that were kept and got nothing take from the buffer again. If none has
         come free yet, the next one is kept: attempts that all end in step with the rounds would never leave one."""

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ..attempt import Attempt, current
 from ..block import BlockConflict, BlockRefused
 from ..errors import InvalidInput, WindlassError
 from ..job import Job, JobError, is_last_attempt
-from ..outcome import Cancel, Continue, Fail, Retry, Snooze, describe_error, name_of
+from ..outcome import Cancel, Continue, Described, Fail, Retry, Snooze, describe_error, name_of
 from ..task import Task
 from .watchdog import die_with_parent
 
@@ -197,3 +197,25 @@ def _moment(error: BaseException) -> tuple[Any, Any]:
     if isinstance(error, Retry):
         return getattr(error, "after", None), getattr(error, "at", None)
     return None, None
+
+
+class _FromChild(Described):
+    """An outcome that a handler raised in a child. Its record has the name and the traceback that the child saw."""
+
+    def __init__(self, error: JobError, after: float | None, at: datetime | None) -> None:
+        Exception.__init__(self, error.message)
+        self.error, self.retryable, self.after, self.at = error, True, after, at
+
+
+_outcomes = {kind.__name__: type(kind.__name__, (_FromChild, kind), {}) for kind in OUTCOMES}
+
+
+def raised(kind: str, value: Any) -> BaseException:
+    """In the parent: what the handler has raised."""
+    if kind in _outcomes:
+        return cast("BaseException", _outcomes[kind](*value))
+    if kind == "BlockConflict":
+        return BlockConflict(value[0], in_settlement=value[1])
+    if kind == "BlockRefused":
+        return BlockRefused(*value)
+    return Described(value[0], retryable=value[1])

@@ -9,14 +9,15 @@ from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..job import Job, NewJob, is_last_attempt
+from ..job import Job, NewJob
 from ..logs import Log
 from ..stores.store import ClaimRequest, Position
 from .bell import ALWAYS, Reasons
 from .buffer import Buffer
 from .events import Events
+from .kept_slots import KeptSlots
 from .leases import Leases
-from .ledger import Place
+from .ledger import Place, release
 from .turn import LAST_ATTEMPTS_SECONDS
 from .unanswered import Unanswered
 
@@ -43,6 +44,8 @@ class QueueCursor:
     hinted: bool = False  # a hint has named the queue since
     claimed_at: float = 0.0  # when a claim from it was last sent
     slots_served_at: float = 0.0  # when a claim last took any job, also last attempts
+    last_attempts: int = 0  # that it took
+    kept_at: float = 0.0  # when slots were last kept for the queue
     _from_start_at: float = 0.0
     _took: float = 0.0
 
@@ -86,10 +89,10 @@ class Claimer:
         self.app, self.buffer, self.leases, self.events, self.name = app, buffer, leases, events, name
         self.ledger, self.bell = buffer.ledger, buffer.bell
         self.closed = False
-        self.slots_to_keep = 1  # for last attempts, when it is time for them
         self.nothing_waits = False  # the last look claimed all jobs that it found
         self.all_queues = queues is None
         self.cursors = {queue: QueueCursor(queue) for queue in queues or ()}
+        self.kept = KeptSlots(buffer, self.cursors)
         self.unanswered: list[Unanswered] = []
 
     def serves(self, queue: str) -> bool:
@@ -117,14 +120,23 @@ class Claimer:
         claimed from the longest time ago: a busy queue must not starve the others. While many queues have work, the
         round ends early: hints and admissions wait for it."""
         jobs, until = 0, time.monotonic() + ROUND_SECONDS
-        for cursor in sorted(map(self.cursor, queues), key=QueueCursor.turn):
-            if cursor.queue in done and not cursor.hinted:
+        for cursor in sorted(map(self.cursor, queues), key=self._turn):
+            if cursor.queue in done and not cursor.hinted and not self.kept.is_for(cursor.queue):
                 continue
             if jobs and time.monotonic() > until:
                 return jobs, False
             if self.ledger.room(cursor.queue) > 0 and cursor.is_worth_a_claim():
-                jobs += await self._fill_from(cursor.queue)
+                jobs += await self._fill_from(cursor.queue) + await self._fill_kept()
         return jobs, True
+
+    async def _fill_kept(self) -> int:
+        """A slot that is kept for last attempts need not wait until the round ends."""
+        self.kept.keep_more(time.monotonic())
+        queue = self.ledger.kept_for
+        return await self._fill_from(queue) if queue is not None and self.kept.is_for(queue) else 0
+
+    def _turn(self, cursor: QueueCursor) -> tuple[bool, bool, float]:
+        return not self.kept.is_for(cursor.queue), *cursor.turn()
 
     @property
     def short_queues(self) -> frozenset[str]:
@@ -132,21 +144,17 @@ class Claimer:
         return frozenset(queue for queue, cursor in self.cursors.items() if cursor.after is None)
 
     async def _fill_from(self, queue: str) -> int:
-        """For free slots any job, also a last attempt. Then jobs that may wait in the buffer. While the queue is long,
-        one claim serves both, and a claim for last attempts comes only now and then."""
+        """For free slots any job, also a last attempt; likewise for slots that are kept for this queue. Then jobs that
+        may wait in the buffer. While the queue is long, one claim serves both."""
         is_long = self.cursor(queue).is_long(time.monotonic())
         prefetched = await self._prefetch(queue) if is_long or not self.ledger.room_for_slots(queue) else None
         wanted = self.ledger.room_for_slots(queue)  # perhaps for a slot that was kept meanwhile
         if wanted <= 0 or self.closed:
             return prefetched or 0
-        kept = self.ledger.kept_slots > 0  # claims ahead have passed over last attempts: look from the start
-        attempts = await self.claim(queue, wanted, prefetch=False, from_start=kept)
+        is_kept = self.kept.is_for(queue)  # claims ahead have passed over last attempts: look from the start
+        attempts = await self.claim(queue, wanted, prefetch=False, from_start=is_kept)
         self.buffer.hand(attempts)
-        if any(is_last_attempt(attempt.job) for attempt in attempts):  # more of them may wait
-            self.slots_to_keep = min(2 * self.slots_to_keep, max(1, self.ledger.slots // 2))
-        else:
-            self.slots_to_keep = 1
-            self.ledger.slots_served_at = self.cursor(queue).slots_served_at = time.monotonic()
+        self.kept.looked(self.cursor(queue), attempts, time.monotonic())
         if prefetched is None and len(attempts) == wanted:
             prefetched = await self._prefetch(queue)
         return len(attempts) + (prefetched or 0)
@@ -162,7 +170,8 @@ class Claimer:
     async def claim(self, queue: str, limit: int, *, prefetch: bool, from_start: bool = False) -> list[Attempt]:
         """Up to `limit` attempts, each with its place. `prefetch`: they may wait, so last attempts are left alone."""
         cursor, token, began = self.cursor(queue), uuid4(), time.monotonic()
-        cursor.claimed_at = began
+        if not from_start:  # a claim for a kept slot is not the queue's turn
+            cursor.claimed_at = began
         request = ClaimRequest(
             queue=queue,
             limit=limit,
@@ -186,8 +195,10 @@ class Claimer:
                 self.events.claimed(queue, len(jobs), answered - began, prefetch=prefetch)
             return self._hold(jobs, token, began, places)
         finally:
-            for place in places:  # those that no job has taken
-                place.release()
+            if unanswered in self.unanswered and queue in self.ledger.limits:
+                unanswered.places = places
+            else:
+                release(places)  # those that no job has taken
 
     def _hold(self, jobs: list[Job], token: UUID, began: float, places: list[Place]) -> list[Attempt]:
         attempts = []
@@ -222,10 +233,11 @@ class Claimer:
         for claim in list(self.unanswered):
             jobs = await self.app.arun_for_worker(lambda: self.app.store.adopt(claim.token))  # noqa: B023
             new = claim.found(jobs, time.monotonic())
-            if claim.is_over(time.monotonic()):
-                self.unanswered.remove(claim)
             if new:
                 log.warning(
                     "%d jobs were claimed by a claim whose answer was lost", len(new), extra={"worker": self.name}
                 )
-                take(self._hold(new, claim.token, claim.began, self.ledger.take(claim.queue, len(new))))
+                take(self._hold(new, claim.token, claim.began, claim.places_for(len(new), self.ledger)))
+            if claim.is_over(time.monotonic()):
+                self.unanswered.remove(claim)
+                release(claim.places)

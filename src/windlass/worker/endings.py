@@ -45,7 +45,7 @@ class Endings:
             case Stop.TIMEOUT if not isinstance(result, str):
                 seconds_allowed = job.policy.timeout_seconds if job.policy else None
                 result = TimedOut(f"not done within {seconds_allowed:g} s")
-        if isinstance(result, LeaseLost) and result.token == attempt.token:  # not of a job that the handler has claimed
+        if isinstance(result, LeaseLost) and (result.job_id, result.token) == (job.id, attempt.token):
             attempt.stop = Stop.LEASE_LOST  # the handler was the first to find out
             return None
         if isinstance(result, BlockRefused):

@@ -8,7 +8,7 @@ before its claim is sent until its attempt has ended. No I/O, no clock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -58,6 +58,11 @@ class Place(msgspec.Struct, eq=False):
             ledger.held[self._queue] -= 1
 
 
+def release(places: Iterable[Place]) -> None:
+    for place in places:
+        place.release()
+
+
 class Ledger:
     def __init__(
         self, slots: int, limits: Mapping[str, int | None] | None = None, *, max_jobs: int | None = None,
@@ -71,7 +76,8 @@ class Ledger:
         self.running = 0  # places whose attempt runs
         self.started = 0  # attempts, ever
         self.kept_slots = 0  # slots that wait for a last attempt, whatever is prefetched
-        self.slots_served_at = 0.0  # when jobs were last claimed for slots, which includes last attempts
+        self.kept_for: str | None = None  # the queue of these last attempts
+        self.look_for_last_at = 0.0  # when it is time to keep a slot for last attempts
         self.average_seconds: float | None = None  # of an attempt, until one has run
         self.is_full = False  # too much waits to be written: nothing is claimed or started
         self._most_rows, self._most_bytes = unwritten_rows, unwritten_bytes
@@ -102,7 +108,8 @@ class Ledger:
 
     def room_for_slots(self, queue: str | None = None) -> int:
         """How many jobs could start at once: also last attempts, which are never prefetched."""
-        return min(self.free_slots or self.kept_slots, self._left(queue))
+        kept = self.kept_slots if queue in (None, self.kept_for) else 0
+        return min(self.free_slots or kept, self._left(queue))
 
     def room_ahead(self, queue: str | None = None) -> int:
         """How many jobs may be claimed for the free slots, and ahead once half of the prefetched ones have started."""

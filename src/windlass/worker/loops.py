@@ -39,17 +39,17 @@ def rare_collections() -> Iterator[None]:
 
 
 def run_to_end(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """`runner.run`, also if a task or callback of a handler raises SystemExit or KeyboardInterrupt. These leave the
-    loop, and the loop is run again: all other jobs run in it."""
+    """`runner.run`, also if a task or callback of a handler raises SystemExit or KeyboardInterrupt, or stops the loop.
+    Then the loop is run again: all other jobs run in it."""
     loop = runner.get_loop()
     task = loop.create_task(work)
     while True:
         try:
             return loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt) as error:
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as error:  # the last one: a handler has stopped the loop
             if task.done():
                 raise
-            log.error("%s in a task or callback of a handler: the worker continues", type(error).__name__)
+            log.error("%s by a task or callback of a handler: the worker continues", type(error).__name__)
 
 
 class SlotTask(asyncio.Task[None]):

@@ -54,11 +54,12 @@ class Outcomes:
             self._continue([one.continues for _, one in batch if one.continues is not None])
         if any(attempt.job.order_key for attempt, _ in batch):
             self.bell.ring(Reason.LOOK)
-        refused = {refusal.id: refusal.reason for refusal in refusals}
+        # By the token, too: a batch may have the outcomes of two attempts at one job.
+        refused = {(refusal.id, refusal.token): refusal.reason for refusal in refusals}
         for attempt, settlement in batch:
-            if settlement.id in refused:
+            if (reason := refused.get((settlement.id, settlement.token))) is not None:
                 fields = job_fields(attempt.job)
-                log.warning("job %s: the outcome was refused: %s", settlement.id, refused[settlement.id], extra=fields)
+                log.warning("job %s: the outcome was refused: %s", settlement.id, reason, extra=fields)
                 if attempt.unconfirmed_settlement is None:  # else its handler may have settled the job itself
                     self.events.lease_lost(attempt)
                 continue
@@ -66,7 +67,7 @@ class Outcomes:
                 log_outcome(attempt.job, settlement)
             self._count(settlement)
             self.events.ended(attempt, settlement)
-        pending = [one for one in batch if one[1].state == PENDING and one[1].id not in refused]
+        pending = [one for one in batch if one[1].state == PENDING and (one[1].id, one[1].token) not in refused]
         self._ring_for_retries(pending)
         self._announce_given_back(pending)
 

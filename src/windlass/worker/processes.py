@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from concurrent import futures
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -20,12 +20,11 @@ import msgspec
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..block import BlockConflict, BlockRefused
 from ..errors import WindlassError
-from ..job import JobError, is_last_attempt
-from ..outcome import Continue, Described, Interruption, Snooze
+from ..job import is_last_attempt
+from ..outcome import Continue, Interruption, Snooze
 from ..task import Task
-from .child import OUTCOMES, serve
+from .child import raised, serve
 from .threads import Threads
 
 NO_CHILD_SECONDS = 5.0  # until a job is tried again whose children died before they had it
@@ -75,7 +74,7 @@ class ChildProcesses:
         if kind == "continue":
             return Continue(value)
         if kind != "done":
-            raise _raised(kind, value)
+            raise raised(kind, value)
         if value == "null" and attempt.unconfirmed_settlement is not None:
             return None  # whatever type the task declares
         return task.signature.decode_result(value)
@@ -193,7 +192,7 @@ class _Child:
                     had_job, begun = True, not counts_at_go
                 elif kind == "ready":
                     if attempt.begin is not None:
-                        asyncio.run_coroutine_threadsafe(_awaited(attempt.begin), loop).result()
+                        _begin(attempt, attempt.begin, loop)
                     self.pipe.send("go")
                     begun = True
                 elif kind == "progress":
@@ -224,26 +223,15 @@ class _Child:
                 self._process.kill()
 
 
-async def _awaited(begin: Callable[[], Awaitable[None]]) -> None:
-    await begin()
+def _begin(attempt: Attempt, begin: Callable[[], Awaitable[None]], loop: asyncio.AbstractEventLoop) -> None:
+    """On a thread. Again, if a handler that cancels all tasks that it finds has cancelled this one."""
 
+    async def awaited() -> None:
+        await begin()
 
-class _FromChild(Described):
-    """An outcome that a handler raised in a child. Its record has the name and the traceback that the child saw."""
-
-    def __init__(self, error: JobError, after: float | None, at: datetime | None) -> None:
-        Exception.__init__(self, error.message)
-        self.error, self.retryable, self.after, self.at = error, True, after, at
-
-
-_outcomes = {kind.__name__: type(kind.__name__, (_FromChild, kind), {}) for kind in OUTCOMES}
-
-
-def _raised(kind: str, value: Any) -> BaseException:
-    if kind in _outcomes:
-        return cast("BaseException", _outcomes[kind](*value))
-    if kind == "BlockConflict":
-        return BlockConflict(value[0], in_settlement=value[1])
-    if kind == "BlockRefused":
-        return BlockRefused(*value)
-    return Described(value[0], retryable=value[1])
+    while True:
+        try:
+            return asyncio.run_coroutine_threadsafe(awaited(), loop).result()
+        except futures.CancelledError:
+            if attempt.stop is not None or loop.is_closed():
+                raise NotBegun("it was stopped before it began") from None

@@ -14,7 +14,7 @@ from .bell import Bell, Reason, Reasons
 from .buffer import LONGEST_LOOK
 from .claimer import Claimer
 from .queues import QueueLooks
-from .turn import CHAIN_SECONDS, Rest, Turn
+from .turn import CHAIN_SECONDS, LAST_ATTEMPTS_SECONDS, Rest, Turn
 
 log = Log("windlass.worker")
 
@@ -29,7 +29,7 @@ class Pump:
         self.claimer, self.bell, self.give_back = claimer, bell, give_back
         self.ledger, self.buffer, self.looks = claimer.ledger, claimer.buffer, QueueLooks(claimer)
         self.turn = Turn(poll_seconds, claimer.all_queues, until_idle)
-        self.ledger.slots_served_at = time.monotonic()
+        self.ledger.look_for_last_at = time.monotonic() + LAST_ATTEMPTS_SECONDS
 
     async def run(self) -> None:
         delays = Delays(FIRST_DELAY, LONGEST_DELAY, jitter=(0.5, 1.5))
@@ -71,9 +71,10 @@ class Pump:
             turn = turn.found_queues(bool(queues), time.monotonic())
         room = first + self.ledger.room()
         if plan.keep_slot:
-            self.buffer.keep_slots(self.claimer.slots_to_keep)
+            self.claimer.kept.keep(time.monotonic())
         jobs, saw_all = await self.claimer.fill_round(queues, done=plan.first)
-        self.buffer.release_kept()
+        self.claimer.kept.end_round(time.monotonic())
+        self.claimer.kept.keep_more(time.monotonic())
         turn = turn.claimed(room, first + jobs, saw_all)
         if turn.must_ask_when_due:
             turn = await self._ask_when_due(turn)

@@ -18,7 +18,7 @@ ADMIT_BLOCKED_SECONDS = 0.01, 0.5  # the same while a lock of another transactio
 CHAIN_SECONDS = 0.01  # for a chain to continue, before the next look at everything
 LOOK_ROUND_SECONDS = 0.1  # between looks at everything, while chains continue
 FIND_QUEUES_SECONDS = 1.0  # between looks for new queues, while the known ones have work
-LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts, however busy all slots are
+LAST_ATTEMPTS_SECONDS = 0.25  # after which a slot is kept for last attempts of a queue, however busy all slots are
 PASSED_OVER_SECONDS = 0.001, 0.25  # between looks at a job that is due and could not be claimed: first, and longest
 LOCKED_SECONDS = 1.0  # that a due job may be locked, before it counts as one that this worker cannot run
 NEVER = math.inf
@@ -92,7 +92,7 @@ class Turn:
             admit=now >= self.admit_at,
             recheck_stuck=now >= self.recheck_at,
             find_queues=self.all_queues and (now > self.find_queues_at or reasons.any_queue),
-            keep_slot=now - ledger.slots_served_at > LAST_ATTEMPTS_SECONDS and not ledger.free_slots,
+            keep_slot=now > ledger.look_for_last_at and not ledger.free_slots,
         )
 
     def begin(self, plan: Plan, reasons: Reasons, ledger: Ledger, now: float) -> Turn:

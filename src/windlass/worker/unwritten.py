@@ -57,6 +57,7 @@ class Unwritten:
         """Until it is written. `error`: of the first try, if there was one."""
         delays, tries = Delays(FIRST_DELAY, LONGEST_APART if apart else LONGEST_DELAY, jitter=(0.5, 1.5)), 0
         instead: Iterator[Settlement] | None = None
+        has_others = apart  # none comes to one that waits apart
         while True:
             if error is None and (error := await self._try(batch, apart)) is None:
                 return
@@ -83,7 +84,9 @@ class Unwritten:
                 if some_are_locked:
                     continue
             if not apart and tries >= TRIES_TOGETHER:
-                batch = await self._send_one_by_one(batch if len(batch) > 1 else batch + self.more())
+                others = [] if has_others else self.more()
+                has_others = has_others or bool(others)
+                batch = await self._send_one_by_one(batch, others)
                 if not batch:
                     return
             await asyncio.sleep(next(delays))
@@ -108,10 +111,13 @@ class Unwritten:
                 self._set_apart(one)
         return [one for one in batch if one[1].id not in locked], bool(locked)
 
-    async def _send_one_by_one(self, batch: list[Ended]) -> list[Ended]:
-        """In random order. If the store takes some, the others wait apart. If it takes none, all of them are left."""
+    async def _send_one_by_one(self, batch: list[Ended], others: list[Ended]) -> list[Ended]:
+        """In random order, the others first: perhaps none of the batch can be written. If the store takes some, the
+        rest waits apart. If it takes none, all of them are left."""
         failed: list[Ended] = []
-        for index, one in enumerate(random.sample(batch, len(batch))):
+        in_order = random.sample(others, len(others)) + random.sample(batch, len(batch))
+        batch = batch + others
+        for index, one in enumerate(in_order):
             try:
                 await self.send([one])
             except Exception as error:

@@ -76,4 +76,6 @@ def mapped(path: str) -> Iterator[None]:
     except (sqlite3.DataError, sqlite3.IntegrityError) as error:
         raise InvalidInput(f"SQLite cannot store this: {error}") from error
     except sqlite3.Error as error:
+        if "binding parameter" in str(error):
+            raise InvalidInput(f"SQLite cannot store this: {error}") from error
         raise Unwilling(f"{path}: {error}") from error
