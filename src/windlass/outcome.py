@@ -226,8 +226,8 @@ def _decide_error(
 ) -> Settlement:
     after, at = None, None
     if isinstance(error, Retry | Snooze):
-        try:  # a subclass may have set them to anything
-            after, at = check_moment(error.after, error.at)
+        try:  # a subclass may have set them to anything, or not at all
+            after, at = check_moment(getattr(error, "after", None), getattr(error, "at", None))
         except Exception as wrong:
             error = InvalidInput(f"{name_of(error)}: {describe_error(wrong).message}")
     described = without_secrets(job, describe_error(error))
