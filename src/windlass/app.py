@@ -18,6 +18,7 @@ from uuid_utils.compat import uuid7
 from . import actions, bulk, codec, maintenance, reads
 from . import claim as _claim
 from . import dependents as _dependents
+from . import doctor as _doctor
 from . import enqueue as _enqueue
 from . import explain as _explain
 from . import results as _results
@@ -253,6 +254,8 @@ class Windlass(Engine):
     run_schedule, arun_schedule = flow_twins(_schedules.run_schedule)
     delete_schedule, adelete_schedule = flow_twins(_schedules.delete_schedule)
     schedules, aschedules = flow_twins(_schedules.schedules)
+
+    examine, aexamine = flow_twins(_doctor.examine)
 
     # Workers and their events
 

@@ -61,13 +61,14 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call of a method of a MongoDB collection, as data."""
+    """A call of a method of a MongoDB collection, as data. `database`: another than that of the queue."""
 
     collection: str
     method: str
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     alone: bool = False
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from ..logs import one_line
 from .apps import find_app
 from .dashboard import dashboard
 from .demo import demo
+from .doctor import doctor
 from .jobs import enqueue, jobs
 from .pause import queues, schedules
 from .status import stats, target, url, workers
@@ -54,5 +55,5 @@ def sql(target: str | None, url: str | None) -> None:
     click.echo(find_app(target, url).store.script())
 
 
-for command in (demo, dashboard, worker, jobs, enqueue, queues, schedules, stats, workers):
+for command in (demo, dashboard, doctor, worker, jobs, enqueue, queues, schedules, stats, workers):
     main.add_command(command)

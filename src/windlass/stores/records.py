@@ -148,6 +148,15 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     heard_at: datetime | None = None
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that `windlass doctor` has looked at: what it is, whether that is right, and what mends it."""
+
+    name: str
+    is_right: bool
+    text: str
+    remedy: str | None = None
+
+
 class Renewal(msgspec.Struct, frozen=True):
     """The answer to a renewal: the lease's new end (None: the lease is lost; `reason` says why), and whether the
     cancellation of the job was requested.

@@ -34,6 +34,7 @@ from .records import (
     Enqueued,
     Failure,
     Filter,
+    Finding,
     HandedOver,
     Lease,
     Note,
@@ -61,6 +62,7 @@ __all__ = [
     "Enqueued",
     "Failure",
     "Filter",
+    "Finding",
     "HandedOver",
     "Lease",
     "Note",
@@ -340,6 +342,10 @@ class Store(Protocol):
 
     def vacuum(self) -> Operation[None]:
         """Reclaim space now. Runs outside a transaction; blocks neither readers nor writers where the store can."""
+
+    def examine(self) -> Operation[builtins.list[Finding]]:
+        """What an administrator of this database should know: its version and settings, missing indexes, locks and
+        space. It reads only, and reads little."""
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:
         """Send hints to listeners when the surrounding transaction commits; nothing where `notify` is False."""

@@ -109,7 +109,8 @@ class SyncConnection:
         return ()
 
     def _call(self, request: Request) -> Rows:
-        collection = self._database.get_collection(request.collection, **concerns_of(request))
+        database = self._database if request.database is None else self._client.get_database(request.database)
+        collection = database.get_collection(request.collection, **concerns_of(request))
         method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         return list(result) if request.method in ("find", "aggregate") else [result]
@@ -172,7 +173,8 @@ class AsyncConnection:
         return ()
 
     async def _call(self, request: Request) -> Rows:
-        collection = self._database.get_collection(request.collection, **concerns_of(request))
+        database = self._database if request.database is None else self._client.get_database(request.database)
+        collection = database.get_collection(request.collection, **concerns_of(request))
         method = getattr(collection, request.method)
         result = method(*request.arguments, session=self._session, **request.options)
         if request.method == "find":

@@ -14,6 +14,7 @@ from .context import Context
 from .delete import Deletions
 from .dependents import Dependents
 from .enqueue import Enqueue
+from .examination import Examination
 from .leases import Leases
 from .maintenance import Maintenance
 from .migrations import Migrations
@@ -75,6 +76,7 @@ class MongoStore:
         self.migrate, self.check_schema, self.script = migrations.migrate, migrations.check_schema, migrations.script
         maintenance = Maintenance(context, tallies)
         self.prune, self.vacuum = maintenance.prune, maintenance.vacuum
+        self.examine = Examination(context).examine
         self.hint, self.name_tenant = context.hint, context.name_tenant
 
     @property

@@ -23,6 +23,7 @@ from ..sql.query import Queries, postgres_rows
 from ..store import Change, ClaimRequest, may_be_handed_over
 from ..wakeup import Hint
 from .bulk import Bulk
+from .examination import Examination
 from .maintenance import Maintenance
 from .own import Texts, Uuids
 from .placeholders import make_placeholders, of_columns
@@ -106,6 +107,7 @@ class PostgresDialect:
         maintenance = Maintenance(queries)
         self.bulk = Bulk(queries, rows, columns).enqueue
         self.prune, self.vacuum = maintenance.prune, maintenance.vacuum
+        self.examine = Examination(queries).examine
 
     def array(self, values: Sequence[Any]) -> list[Any]:
         return list(values)

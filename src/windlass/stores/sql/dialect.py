@@ -12,7 +12,7 @@ import msgspec
 from ...job import Job, NewJob
 from ...operation import Operation, Statement
 from ...outcome import Settlement
-from ..store import Change, ClaimRequest, Enqueued
+from ..store import Change, ClaimRequest, Enqueued, Finding
 from ..wakeup import Hint
 from .query import Queries, RowReader
 
@@ -109,6 +109,8 @@ class Dialect(Protocol):
     def prune(self, limit: int) -> Operation[int]: ...
 
     def vacuum(self) -> Operation[None]: ...
+
+    def examine(self) -> Operation[list[Finding]]: ...
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]: ...
 

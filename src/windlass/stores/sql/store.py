@@ -68,7 +68,7 @@ class SqlStore:
 
         migrations = Migrations(dialect)
         self.migrate, self.check_schema, self.script = migrations.migrate, migrations.check_schema, migrations.script
-        self.prune, self.vacuum = dialect.prune, dialect.vacuum
+        self.prune, self.vacuum, self.examine = dialect.prune, dialect.vacuum, dialect.examine
         self.name_tenant = dialect.name_tenant
 
     def hint(self, hints: Sequence[Hint]) -> Operation[None]:

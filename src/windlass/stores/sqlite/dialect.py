@@ -20,6 +20,7 @@ from ..sql.dialect import PLAIN, ChainEnd, OrderKey
 from ..sql.query import Queries, sqlite_rows
 from ..store import Change, ClaimRequest, Enqueued
 from ..wakeup import Hint
+from .examination import Examination
 from .placeholders import make_placeholders, of_columns
 from .values_list import in_lists
 
@@ -44,6 +45,7 @@ class SqliteDialect:
         self.rows = sqlite_rows(columns)
         lists = of_columns(columns)
         self.queries = Queries("windlass.stores.sqlite", clock, lambda offset: make_placeholders(prefix, lists, offset))
+        self.examine = Examination(self.queries).examine
 
     def array(self, values: Sequence[Any]) -> str:
         return msgspec.json.encode(list(values)).decode()
