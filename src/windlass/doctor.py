@@ -1,4 +1,4 @@
-"""`windlass doctor`: what is wrong with a queue, and what mends it."""
+"""`windlass doctor`: problems of a queue and of its database, and their remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`windlass doctor`: what is wrong with a queue, and what mends it."""
+"""`windlass doctor`: problems of a queue and of its database, and their remedies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .status import as_json, print_json, target, url
 @url
 @as_json
 def doctor(target: str | None, url: str | None, as_json: bool) -> None:
-    """Look for what is wrong, and say what mends it. Exit code 1 if something is."""
+    """Find problems, and name their remedies. Exit code 1 if there is one."""
     app = find_existing(target, url)
     try:
         findings = app.examine()

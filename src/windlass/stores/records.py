@@ -149,7 +149,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that `windlass doctor` has looked at: what it is, whether that is right, and what mends it."""
+    """One thing that `windlass doctor` has looked at, whether it is right, and its remedy if not."""
 
     name: str
     is_right: bool

@@ -1,4 +1,4 @@
-"""What `windlass doctor` looks at in MongoDB."""
+"""The examination of MongoDB by `windlass doctor`."""
 
 from __future__ import annotations
 

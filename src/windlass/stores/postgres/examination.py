@@ -1,4 +1,4 @@
-"""What `windlass doctor` looks at in PostgreSQL."""
+"""The examination of PostgreSQL by `windlass doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SQL stores examine alike: whether all indexes of the schema are there."""
+"""The part of an examination that the SQL stores share: whether all indexes of the schema are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `windlass doctor` looks at in SQLite."""
+"""The examination of SQLite by `windlass doctor`."""
 
 from __future__ import annotations
 
