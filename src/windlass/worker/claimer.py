@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from ..app import Windlass
 from ..attempt import Attempt
-from ..job import Job, NewJob
+from ..job import Job, NewJob, is_last_attempt
 from ..logs import Log
 from ..stores.store import ClaimRequest, Position
 from .bell import ALWAYS, Reasons
@@ -154,7 +154,8 @@ class Claimer:
         is_kept = self.kept.is_for(queue)  # claims ahead have passed over last attempts: look from the start
         attempts = await self.claim(queue, wanted, prefetch=False, from_start=is_kept)
         self.buffer.hand(attempts)
-        self.kept.looked(self.cursor(queue), attempts, time.monotonic())
+        last = sum(is_last_attempt(attempt.job) for attempt in attempts)
+        self.kept.looked(self.cursor(queue), last, time.monotonic())
         if prefetched is None and len(attempts) == wanted:
             prefetched = await self._prefetch(queue)
         return len(attempts) + (prefetched or 0)

@@ -5,11 +5,8 @@ One queue at a time: one in which last attempts wait or, from time to time, the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..attempt import Attempt
-from ..job import is_last_attempt
 from .buffer import Buffer
 from .turn import LAST_ATTEMPTS_SECONDS
 
@@ -45,15 +42,14 @@ class KeptSlots:
     def is_for(self, queue: str) -> bool:
         return self.ledger.kept_slots > 0 and self.ledger.kept_for == queue
 
-    def looked(self, cursor: QueueCursor, attempts: Sequence[Attempt], now: float) -> None:
-        """These were claimed for slots."""
-        cursor.slots_served_at = now
-        cursor.last_attempts = sum(is_last_attempt(attempt.job) for attempt in attempts)
+    def looked(self, cursor: QueueCursor, last_attempts: int, now: float) -> None:
+        """A claim for slots has found so many last attempts."""
+        cursor.slots_served_at, cursor.last_attempts = now, last_attempts
         self.ledger.look_for_last_at = now + max(SHORTEST_SECONDS, LAST_ATTEMPTS_SECONDS / max(1, len(self.cursors)))
 
     def end_round(self, now: float) -> None:
         """The slots that were kept and got nothing take from the buffer again."""
         cursor = self.cursors.get(self.ledger.kept_for or "")
         if self.ledger.kept_slots and cursor is not None:  # nothing can be claimed there: its limit is reached
-            self.looked(cursor, (), now)
+            self.looked(cursor, 0, now)
         self.buffer.release_kept()
