@@ -9,14 +9,13 @@ from functools import partial
 
 from .engine import Engine, Unprepared
 from .errors import SchemaMismatch, StoreUnavailable
-from .lifecycle import PENDING, RUNNING
-from .operation import Flow, Operation, transact
-from .stores.store import Counts, Filter, Finding, Tally, WorkerInfo
+from .lifecycle import PENDING
+from .operation import Flow, Operation, Unwilling, transact
+from .stores.store import Counts, Finding, Tally, WorkerInfo
 
 SKEW_SECONDS = 2.0
 SILENT_SECONDS = 30.0  # a worker says every fifteen that it is alive
 MOST_NAMED = 5  # queues or types in one line
-MOST_RUNNING = 1000  # running jobs whose leases are looked at
 
 
 def examine(engine: Engine) -> Flow[list[Finding]]:
@@ -24,6 +23,8 @@ def examine(engine: Engine) -> Flow[list[Finding]]:
     began = time.monotonic()
     try:
         is_current = yield Unprepared(engine.store, engine.store.check_schema)
+    except Unwilling as error:
+        return [Finding("connection", False, str(error), "correct the user, its password or its privileges")]
     except StoreUnavailable as error:
         return [Finding("connection", False, str(error), "start the database, or correct the URL")]
     except SchemaMismatch as error:
@@ -53,9 +54,13 @@ def _workers_and_queues(engine: Engine) -> Operation[list[Finding]]:
     counts = yield from engine.store.counts()
     paused = yield from engine.store.paused()
     now = yield from engine.store.now()
-    running = yield from engine.store.list(Filter(state=RUNNING), MOST_RUNNING)
-    late = sum(job.lease_expires_at is not None and job.lease_expires_at < now for job in running)
-    return [_workers(workers, counts, now), _leases(late), _unserved(workers, counts, paused), _paused(counts, paused)]
+    is_lost = yield from engine.store.anyone_lost()
+    return [
+        _workers(workers, counts, now),
+        _leases(is_lost),
+        _unserved(workers, counts, paused),
+        _paused(counts, paused),
+    ]
 
 
 def _workers(workers: list[WorkerInfo], counts: Counts, now: datetime) -> Finding:
@@ -69,9 +74,9 @@ def _workers(workers: list[WorkerInfo], counts: Counts, now: datetime) -> Findin
     return Finding("workers", True, f"{len(workers)} alive, {busy} of {slots} slots in use")
 
 
-def _leases(late: int) -> Finding:
-    text = f"the leases of {late} running jobs have ended" if late else "no running job has lost its worker"
-    return Finding("leases", not late, text, "a worker rescues these jobs: windlass worker jobs:app")
+def _leases(is_lost: bool) -> Finding:
+    text = "the leases of running jobs have ended" if is_lost else "no running job has lost its worker"
+    return Finding("leases", not is_lost, text, "a worker rescues these jobs: windlass worker jobs:app")
 
 
 def _unserved(workers: list[WorkerInfo], counts: Counts, paused: list[str]) -> Finding:
@@ -98,7 +103,7 @@ def _paused(counts: Counts, paused: list[str]) -> Finding:
     for tally in counts.tallies:
         if tally.state == PENDING and tally.queue in waiting:
             waiting[tally.queue] += tally.count
-    named = [f"{queue} ({count:,} jobs wait)" for queue, count in sorted(waiting.items())]
+    named = [f"{queue} ({count:,} waiting)" for queue, count in sorted(waiting.items())]
     return Finding("paused", True, _named(named) if named else "no queue is paused")
 
 

@@ -228,6 +228,8 @@ def _decide_error(
     if isinstance(error, Retry | Snooze):
         try:  # a subclass may have set them to anything, or not at all
             after, at = check_moment(getattr(error, "after", None), getattr(error, "at", None))
+            if isinstance(error, Snooze) and after is None and at is None:
+                raise InvalidInput("it says neither after nor at")
         except Exception as wrong:
             error = InvalidInput(f"{name_of(error)}: {describe_error(wrong).message}")
     described = without_secrets(job, describe_error(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,6 +74,43 @@ async def test_an_outcome_may_have_a_duration_of_any_form(app: Windlass, kind: t
     job = await job.arefresh()
     assert job.state == "pending"
     assert timedelta(seconds=20) < job.run_at - datetime.now(UTC) < timedelta(seconds=60)
+
+
+async def test_a_snooze_without_a_moment_is_an_error_of_its_attempt(app: Windlass) -> None:
+    @app.task(backoff="1h")
+    async def asleep() -> None:
+        raise Asleep
+
+    job = await asleep.aenqueue()
+    await app.arun_worker(until_idle=True)
+    job = await job.arefresh()
+    assert (job.state, job.attempt, job.error and job.error.type) == ("pending", 1, "InvalidInput")
+
+
+async def test_a_claim_without_an_answer_holds_up_no_other_queue(
+    app: Windlass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, lost = app.store.claim, list[str]()
+
+    def losing(request: ClaimRequest) -> Operation[list[Job]]:
+        if request.queue == "narrow" and not lost:
+            lost.append(request.queue)
+            raise StoreUnavailable("away for a moment")
+        return claim(request)
+
+    @app.task
+    async def work() -> None: ...
+
+    monkeypatch.setattr(app.store, "claim", losing)
+    async with app.worker(queues={"narrow": 2, "other": None}, concurrency=2) as worker:
+        await work.using(queue="narrow").aenqueue()
+        await until(lambda: bool(lost))
+        job = await work.using(queue="other").aenqueue()
+        began = time.monotonic()
+        await job.aresult(timeout=30)
+        assert time.monotonic() - began < 2
+        await until(lambda: not worker.claimer.unanswered)
+        assert worker.ledger.held["narrow"] == 0
 
 
 async def test_outcomes_of_which_none_can_be_written_hold_up_no_others(

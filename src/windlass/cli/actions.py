@@ -130,12 +130,13 @@ def _act_on_all(app: Windlass, action: Action, filter: dict[str, Any], *, as_jso
     if not yes:
         count = _count(app, action, filter)
         if count == 0:
-            click.echo("there are no such jobs")
+            print_json({"jobs": 0}) if as_json else click.echo("there are no such jobs")
             return
         if not sys.stdin.isatty():
             these = "1 job matches: to act on it" if count == 1 else f"{_number(count)} match: to act on them"
             raise click.UsageError(f"{these} in a script, say --yes")
-        if not Confirm.ask(f"{action.name} {_number(count)}?", default=False):
+        more = ", each with its chain" if action.name == "delete" else ""
+        if not Confirm.ask(f"{action.name} {_number(count)}{more}?", default=False):
             sys.exit(1)
     done = action.many(app, **filter)
     if as_json:

@@ -196,10 +196,9 @@ class Claimer:
                 self.events.claimed(queue, len(jobs), answered - began, prefetch=prefetch)
             return self._hold(jobs, token, began, places)
         finally:
-            if unanswered in self.unanswered and queue in self.ledger.limits:
-                unanswered.places = places
-            else:
-                release(places)  # those that no job has taken
+            release(places)  # those that no job has taken
+            if unanswered in self.unanswered:
+                unanswered.reserve(limit, self.ledger)
 
     def _hold(self, jobs: list[Job], token: UUID, began: float, places: list[Place]) -> list[Attempt]:
         attempts = []
@@ -241,4 +240,4 @@ class Claimer:
                 take(self._hold(new, claim.token, claim.began, claim.places_for(len(new), self.ledger)))
             if claim.is_over(time.monotonic()):
                 self.unanswered.remove(claim)
-                release(claim.places)
+                claim.free(claim.reserved, self.ledger)

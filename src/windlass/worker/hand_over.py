@@ -74,6 +74,8 @@ class HandOver:
             if isinstance(error, WindlassError):
                 return False
             raise
+        if not jobs:  # the server may still carry it out
+            self._lose_next(batch[0], token, began)
         for job in jobs:
             self._taken([], [], NextJob(job, token, began, place), began)
         return bool(jobs)

@@ -1,6 +1,6 @@
 """Slots that are kept for last attempts. Those are never prefetched, so while all slots are busy they would starve.
 
-One queue at a time: one in which last attempts wait or, from time to time, the one that was looked at least recently.
+One queue at a time: one in which last attempts wait or, from time to time, the one whose turn was the longest time ago.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Unanswered:
     token: UUID
     queue: str
     began: float
-    places: list[Place] = field(default_factory=list)  # of a queue that has a limit: its jobs may be running
+    reserved: int = 0  # of the limit of its queue: its jobs may be claimed
     _seen: set[UUID] = field(default_factory=set)
     _asked_at: float | None = None
 
@@ -30,10 +30,20 @@ class Unanswered:
         self._asked_at = now if self._asked_at is None else self._asked_at
         return new
 
+    def reserve(self, count: int, ledger: Ledger) -> None:
+        """Slots are not reserved: other queues need them."""
+        if self.queue in ledger.limits:
+            ledger.held[self.queue] += count
+            self.reserved += count
+
     def places_for(self, count: int, ledger: Ledger) -> list[Place]:
-        """At least so many. The caller takes them out of this list."""
-        self.places += ledger.take(self.queue, max(0, count - len(self.places)))
-        return self.places
+        self.free(count, ledger)
+        return ledger.take(self.queue, count)
+
+    def free(self, count: int, ledger: Ledger) -> None:
+        """So many of the reserved ones, or all."""
+        self.reserved -= (freed := min(count, self.reserved))
+        ledger.held[self.queue] -= freed
 
     def is_over(self, now: float) -> bool:
         return self._asked_at is not None and now - self._asked_at > LATE_SECONDS

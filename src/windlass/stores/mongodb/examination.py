@@ -21,8 +21,10 @@ class Examination(Part):
         return [(yield from self._indexes()), (yield from self._oplog())]
 
     def _indexes(self) -> Operation[Finding]:
-        wanted = {(one.collection, one.name) for migration in MIGRATIONS for one in migration.indexes}
-        wanted -= {one for migration in MIGRATIONS for one in migration.drops}
+        wanted: set[tuple[str, str]] = set()
+        for migration in MIGRATIONS:
+            wanted |= {(one.collection, one.name) for one in migration.indexes}
+            wanted -= set(migration.drops)
         there: set[tuple[str, str]] = set()
         for name in sorted({collection for collection, _ in wanted}):
             (indexes,) = yield Request(self.context.prefix + name, "index_information", alone=True)

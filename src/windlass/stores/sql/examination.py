@@ -16,8 +16,11 @@ def indexes_of(library: Library) -> list[str]:
     names: dict[str, None] = {}
     for _, name, text in migrations(library.package):
         for statement in library.render(name, text).statements:
-            if (found := INDEX.search(statement)) is not None and found[1] == "CREATE":
+            found = INDEX.search(statement)
+            if found is not None and found[1] == "CREATE":
                 names[found[2]] = None
+            elif found is not None:
+                names.pop(found[2], None)
     return list(names)
 
 

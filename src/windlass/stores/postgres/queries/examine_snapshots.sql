@@ -8,4 +8,4 @@ SELECT
     (SELECT json_build_array(p.gid, extract(epoch FROM now() - p.prepared)) FROM pg_prepared_xacts AS p
     WHERE p.database = current_database() ORDER BY p.prepared LIMIT 1)::text,
     (SELECT count(*) FROM pg_stat_activity AS a
-    WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.state IS NULL)
+    WHERE a.datname = current_database() AND a.backend_type IS NULL)
