@@ -151,7 +151,8 @@ def own_transaction(url: str) -> Iterator[Any]:
     elif url.startswith("postgresql"):
         import psycopg
 
-        with psycopg.connect(url) as connection:
+        # A line that has fallen silent for good would else keep the row locked for ever: the server does not notice.
+        with psycopg.connect(url, options="-c idle_in_transaction_session_timeout=20s") as connection:
             yield connection
     else:
         from pymongo import MongoClient
