@@ -36,24 +36,12 @@ def _command(kind: str, name: str, help: str, act: Act) -> click.Command:
     return command
 
 
-def _pause(app: Windlass, queue: str) -> str:
-    app.pause(queue)
-    return "is paused"
+def _then_say(act: Callable[[Windlass, str], None], said: str) -> Act:
+    def acted(app: Windlass, name: str) -> str:
+        act(app, name)
+        return said
 
-
-def _resume(app: Windlass, queue: str) -> str:
-    app.resume(queue)
-    return "is resumed"
-
-
-def _pause_schedule(app: Windlass, name: str) -> str:
-    app.pause_schedule(name)
-    return "is paused"
-
-
-def _resume_schedule(app: Windlass, name: str) -> str:
-    app.resume_schedule(name)
-    return "is resumed"
+    return acted
 
 
 def _run_schedule(app: Windlass, name: str) -> str:
@@ -62,16 +50,18 @@ def _run_schedule(app: Windlass, name: str) -> str:
 
 
 PAUSE_QUEUES = "Pause queues: workers claim none of their jobs. Jobs that run continue."
+PAUSE_SCHEDULES = "Pause schedules: they make no jobs until they are resumed."
+RESUME_SCHEDULES = "Resume schedules with their next tick from now."
 
 for command in (
-    _command("queue", "pause", PAUSE_QUEUES, _pause),
-    _command("queue", "resume", "Resume paused queues.", _resume),
+    _command("queue", "pause", PAUSE_QUEUES, _then_say(Windlass.pause, "is paused")),
+    _command("queue", "resume", "Resume paused queues.", _then_say(Windlass.resume, "is resumed")),
 ):
     queues.add_command(command)
 
 for command in (
-    _command("schedule", "pause", "Pause schedules: they make no jobs until they are resumed.", _pause_schedule),
-    _command("schedule", "resume", "Resume schedules with their next tick from now.", _resume_schedule),
+    _command("schedule", "pause", PAUSE_SCHEDULES, _then_say(Windlass.pause_schedule, "is paused")),
+    _command("schedule", "resume", RESUME_SCHEDULES, _then_say(Windlass.resume_schedule, "is resumed")),
     _command("schedule", "run", "Enqueue the jobs of schedules now, beside their ticks.", _run_schedule),
 ):
     schedules.add_command(command)
